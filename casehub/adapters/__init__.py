@@ -1,0 +1,1 @@
+"""Where CaseHub meets other systems and formats, a module each."""

@@ -1,0 +1,105 @@
+"""Bindings: what a loop control chooses from (CMMN: plan item definitions)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from casehub.events import Event
+from casehub.policies import Policy
+from casehub.sentry import Sentry
+from casehub.wiring import Parameter, Source
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """A knowledge source: a function that reads facts and writes facts.
+
+    `writes`: the facts that its result may bring, in order of declaration; `mapping`: it returns a mapping of them
+    rather than the value of the one. Several workers of one `capability` are alternatives for one binding. `is_async`:
+    a coroutine function; others run in a thread.
+    """
+
+    name: str
+    function: Callable[..., Any]
+    parameters: tuple[Parameter, ...]
+    writes: tuple[str, ...]
+    mapping: bool = False
+    capability: str = ""
+    is_async: bool = True
+
+    @property
+    def looks_in(self) -> bool:
+        """Whether it asks for its execution or for the view of its case."""
+        return any(p.source in (Source.EXECUTION, Source.VIEW) for p in self.parameters)
+
+    @property
+    def required(self) -> tuple[str, ...]:
+        """The facts without which it cannot run."""
+        return tuple(p.target for p in self.parameters if p.source is Source.FACT and not p.optional)
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The facts it reads, required or not."""
+        return tuple(p.target for p in self.parameters if p.source is Source.FACT)
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """As a trigger: the arrival of a signal of this name, whatever it brings."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Trigger:
+    """What makes a binding come up, beyond its reads: facts that narrow what counts as a change, and occurrences."""
+
+    facts: tuple[str, ...] = ()
+    events: tuple[type[Event], ...] = ()
+    signals: tuple[str, ...] = ()
+
+    @property
+    def occurs(self) -> bool:
+        """Whether it waits for occurrences (events, signals) rather than for changes of facts."""
+        return bool(self.events or self.signals)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Binding:
+    """An activation condition and an action: when the facts are there and the guard holds, one of the workers runs.
+
+    `requires`: facts without which it does not come up; `watches`: facts whose new stamps make it come up again;
+    `reads`: all facts that its workers and its guard read.
+    """
+
+    name: str
+    workers: tuple[Worker, ...]
+    when: Sentry | None = None
+    on: Trigger = field(default_factory=Trigger)
+    policy: Policy = field(default_factory=Policy)
+    requires: tuple[str, ...] = ()
+    watches: tuple[str, ...] = ()
+    reads: tuple[str, ...] = ()
+
+    @property
+    def worker(self) -> Worker:
+        """The first of its workers, which gets the activation unless it is left out."""
+        return self.workers[0]
+
+    @property
+    def priority(self) -> int:
+        return self.policy.priority
+
+    @property
+    def cost(self) -> float:
+        """What planners weigh, without a unit."""
+        return self.policy.cost
+
+    @property
+    def writes(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(name for worker in self.workers for name in worker.writes))
+
+    def __repr__(self) -> str:
+        return f"Binding({self.name!r})"

@@ -1,0 +1,168 @@
+"""The bus: a bounded ring of committed turns, a cursor and one wake-up a subscriber.
+
+Publishing appends and wakes; it never waits for anybody. A subscriber that falls behind the ring, or that joins at an
+earlier position, reads on from the log until it is back on the ring: it may be late, it misses nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Sequence
+from typing import Final, Generic, TypeVar
+
+from casehub.errors import HubClosedError
+from casehub.events import CaseId, Event
+from casehub.query import EventLog
+from casehub.spi import Turn
+
+E = TypeVar("E", bound=Event)
+
+CAPACITY: Final = 4_096
+"""Turns kept for subscribers that are a little behind."""
+
+
+class Bus:
+    """The ring and its subscribers. `position`: the global position of the last published event."""
+
+    def __init__(self, log: EventLog, capacity: int = CAPACITY) -> None:
+        self.log = log
+        self.position = 0
+        self.closed = False
+        self.subscribers = 0
+        self.gaps = 0
+        self._capacity = capacity
+        self.ring: list[Turn] = []
+        self.first = 0
+        self._waiting: list[asyncio.Future[None]] = []
+
+    def publish(self, turns: Sequence[Turn]) -> None:
+        """Add committed turns, in commit order, and wake who waits. Never suspends."""
+        for turn in turns:
+            seq = turn.envelope.seq
+            if seq != self.position + 1 and self.ring:
+                # Something was committed that was not published here: who is behind finds it in the log.
+                self.gaps += 1
+                self.first += len(self.ring)
+                self.ring.clear()
+            self.ring.append(turn)
+            self.position = seq + len(turn.events) - 1
+        if len(self.ring) >= 2 * self._capacity:
+            del self.ring[: -self._capacity]
+            self.first = self.end - self._capacity
+        self._wake()
+
+    def close(self) -> None:
+        """End every subscription once it has seen what is there."""
+        self.closed = True
+        self._wake()
+
+    def subscribe(self, *kinds: type[E], case: CaseId | None = None, after: int | None = None) -> Subscription[E]:
+        """A subscription to events of these classes and their subclasses, of one case or all.
+
+        `after`: a global position to go on behind; None means from here on.
+        """
+        return Subscription(self, kinds, case, self.position if after is None else after)
+
+    @property
+    def end(self) -> int:
+        return self.first + len(self.ring)
+
+    def _wake(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for waiter in waiting:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    async def news(self) -> None:
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiting.append(waiter)
+        try:
+            await waiter
+        finally:
+            if not waiter.done():
+                waiter.cancel()
+
+
+class Subscription(Generic[E]):
+    """A place in the stream of committed events; iterate it. `position`: of the last event given out.
+
+    Use it as a context manager, or leave it to be collected: it holds nothing but its place.
+    """
+
+    def __init__(self, bus: Bus, kinds: Sequence[type[E]], case: CaseId | None, after: int) -> None:
+        self.position = after
+        self._bus = bus
+        self._kinds = tuple(kinds)
+        self._case = case
+        self._seen = after  # everything up to this global position has been looked at
+        self._cursor: int | None = None  # the next turn of the ring, once on it
+        self._ready: deque[E] = deque()
+        self._left = False
+
+    def __enter__(self) -> Subscription[E]:
+        self._bus.subscribers += 1
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._bus.subscribers -= 1
+        self._left = True
+        self._ready.clear()
+
+    @property
+    def pending(self) -> int:
+        """Events at hand that have not been given out."""
+        return len(self._ready)
+
+    def __aiter__(self) -> AsyncIterator[E]:
+        return self
+
+    async def __anext__(self) -> E:
+        """The next event. Ends when the hub is left; raises `HubClosedError` on a subscription that has been left."""
+        while not self._ready:
+            if not await self._fill():
+                raise StopAsyncIteration
+        event = self._ready.popleft()
+        self.position = event.seq
+        return event
+
+    async def _fill(self) -> bool:
+        """Look at something new; False when nothing will come any more."""
+        bus = self._bus
+        if self._left:
+            raise HubClosedError("this subscription has been left; watch again, after its position")
+        if self._cursor is None or self._cursor < bus.first:
+            await self._join()
+            return True
+        if self._cursor < bus.end:
+            for turn in bus.ring[self._cursor - bus.first :]:
+                self._look(turn.events)
+            self._cursor = bus.end
+            return True
+        if bus.closed:
+            return False
+        await bus.news()
+        return True
+
+    async def _join(self) -> None:
+        """Read the log until the next thing to look at is on the ring, a batch of ready events at a time."""
+        bus = self._bus
+        oldest = bus.ring[0].envelope.seq if bus.ring else bus.position + 1
+        if self._seen < oldest - 1:
+            async for events in bus.log.tail(self._seen):
+                self._look(events)
+                if self._ready:
+                    return
+        oldest = bus.ring[0].envelope.seq if bus.ring else bus.position + 1
+        if self._seen >= oldest - 1:
+            self._cursor = bus.first
+
+    def _look(self, events: Sequence[Event]) -> None:
+        kinds, case, seen = self._kinds, self._case, self._seen
+        for event in events:
+            seq = event.seq
+            if seq > seen:
+                seen = seq
+                if isinstance(event, kinds) and (case is None or event.envelope.case == case):
+                    self._ready.append(event)
+        self._seen = seen

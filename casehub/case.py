@@ -1,0 +1,356 @@
+"""A case from the outside: a handle that holds an id. Whatever it is asked, it asks the case as last committed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, Protocol, TypeVar
+
+import anyio
+
+from casehub.context import CaseContext, Fact
+from casehub.durations import Duration, duration
+from casehub.engine.live import LiveCase
+from casehub.engine.pump import Pump
+from casehub.engine.runtime import Runtime
+from casehub.errors import (
+    CaseCancelledError,
+    CaseFaultedError,
+    CaseStalledError,
+    FactError,
+    InputRefusedError,
+    did_you_mean,
+)
+from casehub.events import CaseId, ContextChanged, Event, WorkerScheduled
+from casehub.explanation import Explanation
+from casehub.inputs import Cancel, Resume, Suspend, Write
+from casehub.lifecycle import CaseStatus
+from casehub.query import CaseLog
+from casehub.spi import Turn
+from casehub.state import CaseState
+from casehub.structure import Structure
+from casehub.values import ABSENT, Plain, snake_case
+
+T = TypeVar("T")
+Wait = Literal["turn", "first_wave", "quiescent"]
+
+
+class Cases(Protocol):
+    """What a handle needs of its hub."""
+
+    @property
+    def runtime(self) -> Runtime: ...
+
+    async def pump(self, case: CaseId) -> Pump:
+        """The pump of a case, loaded if need be. Raises `CaseNotFoundError`."""
+        ...
+
+
+class Case:
+    """A handle on one case. It stays good when the case leaves memory, ends, or is worked elsewhere."""
+
+    __slots__ = ("_hub", "id")
+
+    def __init__(self, id: CaseId, hub: Cases) -> None:
+        self.id = id
+        self._hub = hub
+
+    def __repr__(self) -> str:
+        return f"Case({self.id!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Case) and other.id == self.id
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+    # ---- reading
+
+    async def status(self) -> CaseStatus:
+        return await self._read(lambda live: live.state.status)
+
+    async def context(self) -> CaseContext:
+        """The facts."""
+        return await self._read(_context)
+
+    async def state(self) -> CaseState:
+        """Everything that the case's log comes to; read-only for everybody but the engine."""
+        return await self._read(lambda live: live.state)
+
+    async def explain(self, binding: str | None = None) -> list[Explanation]:
+        """Why a binding, or each, does or does not fire now. Raises `InputRefusedError` for an unknown binding."""
+
+        def look(live: LiveCase) -> list[Explanation]:
+            if binding is not None and binding not in live.structure.bindings:
+                raise InputRefusedError(
+                    f"definition {live.structure.name!r} has no binding {binding!r}; {did_you_mean(binding, live.structure.bindings)}"
+                )
+            return live.explain(binding)
+
+        return await self._read(look)
+
+    @property
+    def log(self) -> CaseLog:
+        """The history of this case, typed. Queries `across="definition"` need `hub.log` or a case's own view."""
+        runtime = self._hub.runtime
+        return CaseLog(runtime.store.log, self.id, "", now=runtime.clock.now())
+
+    def facts(self, name: str) -> FactHistory:
+        """One fact through time: its history, and the chain of causes that led to it."""
+        return FactHistory(self, name)
+
+    # ---- waiting
+
+    async def completed(self, timeout: Duration | None = None, *, wait_through_stall: bool = False) -> CaseContext:
+        """Wait until the case has completed; its facts then.
+
+        Raises `CaseStalledError` when nothing can move it (unless `wait_through_stall`), `CaseFaultedError`,
+        `CaseCancelledError`, and `TimeoutError` after `timeout`.
+        """
+
+        def test(live: LiveCase) -> CaseContext | None:
+            state = live.state
+            if state.status is CaseStatus.COMPLETED:
+                return _context(live)
+            if state.status is CaseStatus.FAULTED:
+                raise CaseFaultedError(self.id, state.reason)
+            if state.status is CaseStatus.CANCELLED:
+                raise CaseCancelledError(self.id, state.ended_by, state.reason)
+            if state.stalled and not wait_through_stall:
+                raise CaseStalledError(self.id, state.stalled)
+            return None
+
+        return await self._until(test, timeout, "complete")
+
+    async def quiescent(self, timeout: Duration | None = None) -> CaseContext:
+        """Wait until nothing runs and nothing is being decided, or the case has ended; its facts then."""
+        return await self._until(_quiet, timeout, "come to rest")
+
+    # ---- writing
+
+    async def signal(
+        self,
+        what: Mapping[str, Any] | str | object = None,
+        /,
+        *,
+        by: str = "user",
+        reason: str = "",
+        key: str = "",
+        wait: Wait = "turn",
+        timeout: Duration | None = None,
+        **facts: Any,
+    ) -> CaseContext:
+        """Bring facts from outside: one or several by name as one change, or an object whose type a signal declares.
+
+        `wait`: until it is taken (`turn`), until the workers that it starts have come back (`first_wave`), or until
+        nothing moves any more (`quiescent`). A repeated `key` changes nothing. Raises `InputRefusedError` for a fact
+        that the definition lets nobody bring, `CaseEndedError` after the end, `TimeoutError` after `timeout`.
+        """
+        pump = await self._hub.pump(self.id)
+        named, signals = _signalled(pump.live.structure, what, facts)
+        turn = await pump.submit(Write(signals=signals, facts=named, by=by, reason=reason, key=key))
+        if wait == "first_wave":
+            await self._until(await self._first_wave(pump, turn, timeout), timeout, "come back from its first wave")
+        elif wait == "quiescent":
+            return await self.quiescent(timeout)
+        return await self.context()
+
+    async def get_or_put(self, name: str, value: Any, *, by: str = "user") -> Any:
+        """The value of a fact; `value` becomes it where there is none. Atomic: of many callers one puts."""
+        pump = await self._hub.pump(self.id)
+        plain = _brought(pump.live.structure, {name: value})
+        await pump.submit(Write(signals=(name,), facts=plain, absent_only=True, by=by))
+        return (await self.context())[name]
+
+    async def delete(self, *names: str, by: str = "user", reason: str = "") -> None:
+        """Delete facts. A tombstone with a new stamp stays, so conditions on absence wake."""
+        await self._write(Write(delete=names, by=by, reason=reason))
+
+    async def hide(self, *names: str, by: str = "user") -> None:
+        """Hide facts from workers, guards and readers until they are shown or written again."""
+        await self._write(Write(hide=names, by=by))
+
+    async def show(self, *names: str, by: str = "user") -> None:
+        """Show hidden facts again."""
+        await self._write(Write(show=names, by=by))
+
+    async def clear(self, *, by: str = "user", reason: str = "") -> None:
+        """Delete every fact that the definition does not protect."""
+        await self._write(Write(clear=True, by=by, reason=reason))
+
+    async def suspend(self, *, by: str = "user", reason: str = "") -> None:
+        """Hold the case: results of what runs are taken, nothing new fires. Raises `IllegalTransitionError`."""
+        await (await self._hub.pump(self.id)).submit(Suspend(by=by, reason=reason))
+
+    async def resume(self, *, by: str = "user", reason: str = "") -> None:
+        """Let a suspended case go on. Raises `IllegalTransitionError` for one that is not suspended."""
+        await (await self._hub.pump(self.id)).submit(Resume(by=by, reason=reason))
+
+    async def cancel(self, *, by: str = "user", reason: str = "", grace: Duration = "5s") -> None:
+        """End the case now, and wait up to `grace` until what was running has come to its end."""
+        pump = await self._hub.pump(self.id)
+        await pump.submit(Cancel(by=by, reason=reason))
+        with anyio.CancelScope() as scope:
+            alarm = pump.runtime.wheel.alarm(duration(grace).total_seconds(), scope.cancel)
+            try:
+                await pump.unwound()
+            finally:
+                alarm.cancel()
+
+    async def kill(self, *, by: str = "user", reason: str = "") -> None:
+        """End the case now, and wait for nothing that was running."""
+        await (await self._hub.pump(self.id)).submit(Cancel(by=by, reason=reason))
+
+    # ---- how
+
+    async def _write(self, write: Write) -> None:
+        pump = await self._hub.pump(self.id)
+        for name in (*write.delete, *write.hide, *write.show):
+            if name not in pump.live.structure.types:
+                raise InputRefusedError(
+                    f"case {self.id!r} knows no fact {name!r}; {did_you_mean(name, pump.live.structure.types)}"
+                )
+        await pump.submit(write)
+
+    async def _read(self, look: Callable[[LiveCase], T]) -> T:
+        return await (await self._hub.pump(self.id)).read(look)
+
+    async def _until(self, test: Callable[[LiveCase], T | None], timeout: Duration | None, what: str) -> T:
+        pump = await self._hub.pump(self.id)
+        if timeout is None:
+            return await pump.until(test)
+        span = duration(timeout)
+        found: T | None = None
+        with anyio.CancelScope() as scope:
+            alarm = pump.runtime.wheel.alarm(span.total_seconds(), scope.cancel)
+            try:
+                found = await pump.until(test)
+            finally:
+                alarm.cancel()
+        if found is None:
+            raise TimeoutError(
+                f"case {self.id!r} did not {what} within {timeout}; it goes on, ask it why with explain()"
+            )
+        return found
+
+    async def _first_wave(
+        self, pump: Pump, turn: Turn, timeout: Duration | None
+    ) -> Callable[[LiveCase], CaseContext | None]:
+        wave = {event.activation for event in turn.events if isinstance(event, WorkerScheduled)}
+        if not pump.live.loop.immediate:
+            wave = await self._until(_decided, timeout, "decide what follows")
+
+        def test(live: LiveCase) -> CaseContext | None:
+            return None if wave & live.state.activations.keys() else _context(live)
+
+        return test
+
+
+class FactHistory:
+    """One fact of one case through time."""
+
+    __slots__ = ("_case", "name")
+
+    def __init__(self, case: Case, name: str) -> None:
+        self._case = case
+        self.name = name
+
+    async def value(self) -> Any:
+        """Its value now. Raises `KeyError` when it is not there."""
+        return (await self._case.context())[self.name]
+
+    async def history(self) -> list[Fact]:
+        """Every value it had, oldest first; a deletion is a fact whose value is `ABSENT`."""
+        found = []
+        for event in await self._case.log.query(ContextChanged):
+            if self.name in event.facts or self.name in event.deleted:
+                value: Any = event.facts.get(self.name, ABSENT)
+                confidence = event.confidence.get(self.name) if event.confidence else None
+                found.append(Fact(self.name, value, event.version, event.by, event.cause, event.at, confidence))
+        return found
+
+    async def why(self) -> list[Event]:
+        """The chain of causes: the event that wrote it, what that followed from, and so on to the facts it was made of.
+
+        Sources come first. Raises `FactError` for a fact that never was.
+        """
+        events: Sequence[Event] = await self._case.log.query(Event)
+        by_version = {event.version: event for event in events}
+        written = [
+            e for e in events if isinstance(e, ContextChanged) and (self.name in e.facts or self.name in e.deleted)
+        ]
+        if not written:
+            raise FactError(f"case {self._case.id!r} never had a fact {self.name!r}")
+        chain: dict[int, Event] = {}
+        waiting = [written[-1].version]
+        while waiting:
+            version = waiting.pop()
+            event = by_version.get(version)
+            if event is None or version in chain:
+                continue
+            chain[version] = event
+            waiting.append(event.cause)
+            if isinstance(event, ContextChanged) and event.binding:
+                scheduled = [
+                    e
+                    for e in events
+                    if isinstance(e, WorkerScheduled) and e.binding == event.binding and e.version < version
+                ]
+                if scheduled:
+                    waiting.append(scheduled[-1].version)
+                    waiting.extend(stamp for stamp in scheduled[-1].stamps.values() if stamp)
+        return [chain[version] for version in sorted(chain)]
+
+
+def _context(live: LiveCase) -> CaseContext:
+    return CaseContext(dict(live.state.facts), live.structure.types, live.state.version)
+
+
+def _quiet(live: LiveCase) -> CaseContext | None:
+    state = live.state
+    return _context(live) if state.status.ended or not (state.activations or state.deliberating) else None
+
+
+def _decided(live: LiveCase) -> set[Any] | None:
+    return None if live.state.deliberating else set(live.state.activations)
+
+
+def _signalled(
+    structure: Structure, what: object, facts: Mapping[str, Any]
+) -> tuple[dict[str, Plain], tuple[str, ...]]:
+    """The facts that a signal brings, made plain, and the signals that it is."""
+    brought = dict(facts)
+    bare: tuple[str, ...] = ()
+    if isinstance(what, str):
+        bare = (what,)
+        if what not in structure.brought:
+            raise _unheard(structure, what)
+    elif isinstance(what, Mapping):
+        brought = {**what, **facts}
+    elif what is not None:
+        fitting = [name for name, kind in structure.brought.items() if kind.annotation is type(what)]
+        fitting = fitting or [name for name, kind in structure.brought.items() if kind.is_a(type(what))]
+        if len(fitting) != 1:
+            raise _unheard(structure, snake_case(type(what).__name__))
+        brought[fitting[0]] = what
+    if not brought and not bare:
+        raise InputRefusedError(
+            "a signal brings something: give facts by name, a mapping, or an object of a declared type"
+        )
+    return _brought(structure, brought), (*bare, *brought)
+
+
+def _brought(structure: Structure, facts: Mapping[str, Any]) -> dict[str, Plain]:
+    plain: dict[str, Plain] = {}
+    for name, value in facts.items():
+        kind = structure.brought.get(name)
+        if kind is None and (structure.definition.strict or name not in structure.types):
+            raise _unheard(structure, name)
+        plain[name] = (kind or structure.types[name]).accept(value, f"fact {name!r}")
+    return plain
+
+
+def _unheard(structure: Structure, name: str) -> InputRefusedError:
+    return InputRefusedError(
+        f"definition {structure.name!r} takes no signal {name!r}; {did_you_mean(name, structure.brought)} "
+        "(declare it with signals= or external=)"
+    )

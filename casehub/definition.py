@@ -1,0 +1,277 @@
+"""Case definitions in Python: what a kind of case is made of, declared by decorators.
+
+A `CaseDefinition` only collects; nothing runs and nothing is checked until a hub is built from it. Decorators return
+the function unchanged, so workers stay ordinary functions that tests can call.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar, Unpack, get_args, get_origin, is_typeddict, overload
+
+from casehub.binding import Binding, Signal, Trigger, Worker
+from casehub.durations import Duration, duration
+from casehub.errors import Problem, SettingsError
+from casehub.events import Event
+from casehub.goals import Goal, GoalExpression, Milestone, as_expression
+from casehub.policies import Budget, Limits, PolicyOptions, policy_of
+from casehub.sentry import Guard, Sentry, as_sentry
+from casehub.values import snake_case, without_none
+from casehub.wiring import WiringError, signature_of
+
+F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
+On = str | type[Event] | Signal
+"""What `on=` takes: a fact's name, an event class, or the arrival of a signal."""
+
+
+class CaseDefinition:
+    """A kind of case.
+
+    - `goal`: what completes it: the name of a goal or fact, or an expression (`all_of`, `any_of`) of such names;
+      `done_when`: a condition instead; `at_quiescence=True`: when nothing is left to do.
+    - `inputs`: a model (pydantic, dataclass, TypedDict) that declares and types the facts that `start` takes. Without
+      it a fact that workers read and nothing writes is an input.
+    - `signals`: facts that may come from outside later: names, types, or a mapping of names to types.
+      `external`: the same for facts that other systems bring.
+    - `strict=False` lets a definition build although a fact that it reads is written by nobody.
+    - `protected`: facts that clearing the context leaves.
+    - `budget`, `limits`: bounds of one case.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        goal: str | GoalExpression | None = None,
+        done_when: Guard | None = None,
+        at_quiescence: bool = False,
+        inputs: type | None = None,
+        signals: Iterable[str | type] | Mapping[str, Any] = (),
+        external: Iterable[str | type] | Mapping[str, Any] = (),
+        budget: Budget | None = None,
+        limits: Limits | None = None,
+        protected: Iterable[str] = (),
+        strict: bool = True,
+        title: str = "",
+    ) -> None:
+        self.name = name
+        self.title = title or name
+        self.completion = None if goal is None else as_expression(goal)
+        self.at_quiescence = at_quiescence
+        self.inputs = inputs
+        self.signals = _named_types(signals)
+        self.external = _named_types(external)
+        self.budget = budget
+        self.limits = limits or Limits()
+        self.protected = frozenset(protected)
+        self.strict = strict
+        self.workers: list[Worker] = []
+        self.bindings: list[Binding] = []
+        self.milestones: list[Milestone] = []
+        self.goals: list[Goal] = []
+        self.returned: dict[str, Any] = {}
+        self.resources: dict[str, tuple[Any, Callable[[], AsyncIterator[Any]]]] = {}
+        self.problems: list[Problem] = []
+        self.done_when = None if done_when is None else self._guard("done_when", done_when, sys._getframe(1).f_locals)
+
+    def __repr__(self) -> str:
+        return f"CaseDefinition({self.name!r})"
+
+    @overload
+    def worker(self, function: F, /) -> F: ...
+    @overload
+    def worker(
+        self,
+        /,
+        *,
+        name: str | None = None,
+        writes: str | Sequence[str] | None = None,
+        when: Guard | None = None,
+        on: On | Sequence[On] = (),
+        capability: str = "",
+        **policy: Unpack[PolicyOptions],
+    ) -> Callable[[F], F]: ...
+    def worker(
+        self,
+        function: F | None = None,
+        /,
+        *,
+        name: str | None = None,
+        writes: str | Sequence[str] | None = None,
+        when: Guard | None = None,
+        on: On | Sequence[On] = (),
+        capability: str = "",
+        **policy: Unpack[PolicyOptions],
+    ) -> F | Callable[[F], F]:
+        """Declare a worker, and a binding of the same name that runs it.
+
+        Its parameters are what it reads (see `casehub.wiring`). `writes`: the fact that its result becomes, or the
+        facts that the mapping it returns may hold; without it a returned class is the fact of its snake_case name.
+        `when`: its guard; `on`: what counts as a change, or which events or signals trigger it. A `capability` makes
+        it one of several alternatives: declare their binding with `binding(name, capability=...)`.
+        """
+        namespace = sys._getframe(1).f_locals
+
+        def declare(function: F) -> F:
+            worker = self._worker(function, name, writes, capability, namespace)
+            if worker is not None:
+                self.workers.append(worker)
+                if not capability:
+                    self._bind(worker.name, (worker,), when, on, policy, namespace)
+            return function
+
+        return declare if function is None else declare(function)
+
+    def binding(
+        self,
+        name: str,
+        *,
+        capability: str,
+        when: Guard | None = None,
+        on: On | Sequence[On] = (),
+        **policy: Unpack[PolicyOptions],
+    ) -> None:
+        """Declare a binding that any worker of a capability can serve; they are tried in order of declaration."""
+        able = tuple(worker for worker in self.workers if worker.capability == capability)
+        if not able:
+            known = ", ".join(sorted({worker.capability for worker in self.workers if worker.capability})) or "none"
+            self.problems.append(
+                Problem(
+                    f"binding {name!r}",
+                    f"no worker has the capability {capability!r} (declared so far: {known})",
+                    "declare its workers first",
+                )
+            )
+            return
+        self._bind(name, able, when, on, policy, sys._getframe(1).f_locals)
+
+    def resource(self, opener: Callable[[], AsyncIterator[T]]) -> Callable[[], AsyncIterator[T]]:
+        """Declare an async generator that opens something workers share (a client, a model, a pool).
+
+        It is opened once a hub (or worker process), before the first case, and closed when the hub is left. Workers
+        get what it yields through a parameter of the type that its return annotation names.
+        """
+        try:
+            _, returned = signature_of(opener, sys._getframe(1).f_locals)
+        except WiringError as error:
+            self._problem(f"resource {_name(opener)!r}", error)
+            return opener
+        offered = get_args(returned)[:1]
+        if not offered:
+            self.problems.append(
+                Problem(
+                    f"resource {_name(opener)!r}",
+                    "its return annotation names no type to wire it by",
+                    "annotate it with AsyncIterator[Type] and yield one",
+                )
+            )
+            return opener
+        self.resources[_name(opener)] = (offered[0], opener)
+        return opener
+
+    def milestone(self, name: str, when: Guard, *, entry: Guard | None = None, sla: Duration | None = None) -> None:
+        """Declare a milestone: reached when `when` holds, awaited from when `entry` holds (the start by default).
+
+        Past `sla` from there a `MILESTONE_SLA_VIOLATED` says that it is late.
+        """
+        namespace = sys._getframe(1).f_locals
+        criterion = self._guard(f"milestone {name!r}", when, namespace)
+        start = None if entry is None else self._guard(f"milestone {name!r}", entry, namespace)
+        if criterion is not None:
+            self.milestones.append(Milestone(name, criterion, start, None if sla is None else duration(sla)))
+
+    def goal(self, name: str, when: Guard, *, failure: bool = False) -> None:
+        """Declare a goal: reached when `when` holds for the first time. A `failure` goal faults the case."""
+        criterion = self._guard(f"goal {name!r}", when, sys._getframe(1).f_locals)
+        if criterion is not None:
+            self.goals.append(Goal(name, criterion, failure))
+
+    def _worker(
+        self, function: Callable[..., Any], name: str | None, writes: str | Sequence[str] | None, capability: str,
+        namespace: Mapping[str, Any],
+    ) -> Worker | None:  # fmt: skip
+        name = name or _name(function)
+        try:
+            parameters, returned = signature_of(function, namespace)
+        except WiringError as error:
+            self._problem(f"worker {name!r}", error)
+            return None
+        mapping = _is_mapping(without_none(returned))
+        if isinstance(writes, str):
+            facts: tuple[str, ...] = (writes,)
+            mapping = False
+        elif writes is not None:
+            facts = tuple(writes)
+            mapping = True
+        elif returned in (None, type(None)):
+            facts = ()
+        elif isinstance(written := without_none(returned), type) and not mapping:
+            facts = (snake_case(written.__name__),)
+        else:
+            facts = ()
+            self.problems.append(
+                Problem(f"worker {name!r}", "its return annotation does not say which facts it writes", "give writes=")
+            )
+        self.returned[name] = Any if mapping else without_none(returned)
+        return Worker(name, function, parameters, facts, mapping, capability, _is_async(function))
+
+    def _bind(
+        self, name: str, workers: tuple[Worker, ...], when: Guard | None, on: On | Sequence[On],
+        policy: PolicyOptions, namespace: Mapping[str, Any],
+    ) -> None:  # fmt: skip
+        guard = None if when is None else self._guard(f"binding {name!r}", when, namespace)
+        self.bindings.append(Binding(name, workers, guard, _trigger(on), policy_of(policy)))
+
+    def _guard(self, subject: str, guard: Guard, namespace: Mapping[str, Any]) -> Sentry | None:
+        try:
+            return as_sentry(guard, namespace)
+        except WiringError as error:
+            self._problem(subject, error)
+            return None
+
+    def _problem(self, subject: str, error: WiringError) -> None:
+        self.problems.append(Problem(subject, str(error), error.remedy))
+
+
+def _trigger(on: On | Sequence[On]) -> Trigger:
+    entries: Sequence[object] = (on,) if isinstance(on, str | type | Signal) else on
+    facts: list[str] = []
+    events: list[type[Event]] = []
+    signals: list[str] = []
+    for entry in entries:
+        if isinstance(entry, str):
+            facts.append(entry)
+        elif isinstance(entry, Signal):
+            signals.append(entry.name)
+        elif isinstance(entry, type) and issubclass(entry, Event):
+            events.append(entry)
+        else:
+            raise SettingsError(f"on={entry!r} is no trigger: give a fact's name, an event class, or Signal(name)")
+    return Trigger(tuple(facts), tuple(events), tuple(signals))
+
+
+def _named_types(declared: Iterable[str | type] | Mapping[str, Any]) -> dict[str, Any]:
+    if isinstance(declared, Mapping):
+        return dict(declared)
+    if isinstance(declared, str):
+        return {declared: Any}
+    return {
+        entry if isinstance(entry, str) else snake_case(entry.__name__): Any if isinstance(entry, str) else entry
+        for entry in declared
+    }
+
+
+def _name(function: Callable[..., Any]) -> str:
+    return str(getattr(function, "__name__", type(function).__name__))
+
+
+def _is_async(function: Callable[..., Any]) -> bool:
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004 - an object with an async __call__
+
+
+def _is_mapping(returned: Any) -> bool:
+    origin = get_origin(returned) or returned
+    return isinstance(origin, type) and issubclass(origin, Mapping) and not is_typeddict(returned)

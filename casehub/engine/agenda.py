@@ -1,0 +1,274 @@
+"""The agenda of a case: which bindings are eligible, and what holds the others back.
+
+Only bindings that something happened to are judged again: a change costs what it touches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from casehub.binding import Binding
+from casehub.errors import CaseHubError
+from casehub.events import (
+    CaseStatusChanged,
+    ContextChanged,
+    Event,
+    SignalReceived,
+    WorkerExecutionFinished,
+    WorkerScheduled,
+)
+from casehub.explanation import Explanation, Verdict
+from casehub.lifecycle import ActivationStatus
+from casehub.policies import Budget, Refire
+from casehub.query import concrete
+from casehub.sentry import Sentry
+from casehub.spi import LoopControl
+from casehub.state import CaseState, Firing
+from casehub.structure import Structure
+from casehub.values import ABSENT
+from casehub.wiring import Parameter
+
+
+class GuardError(CaseHubError):
+    """A condition of the definition raised. `subject` names where it stands."""
+
+    def __init__(self, subject: str, error: Exception) -> None:
+        self.subject = subject
+        super().__init__(
+            f"{subject} raised {type(error).__name__}: {error}; mend the condition and start the case again"
+        )
+
+
+class StateFacts:
+    """The facts of a state as sentries read them."""
+
+    __slots__ = ("_facts",)
+
+    def __init__(self, state: CaseState) -> None:
+        self._facts = state.facts
+
+    def visible(self, name: str) -> bool:
+        fact = self._facts.get(name)
+        return fact is not None and fact.value is not ABSENT and not fact.hidden
+
+    def value(self, parameter: Parameter) -> Any:
+        fact = self._facts[parameter.target]
+        return None if fact.value is ABSENT else parameter.type.restore(fact.value, f"fact {fact.name!r}")
+
+
+def holds(sentry: Sentry, state: CaseState, subject: str) -> bool:
+    """Whether a condition holds now. Raises `GuardError` when a function in it raises."""
+    try:
+        return sentry.holds(StateFacts(state))
+    except Exception as error:
+        raise GuardError(subject, error) from error
+
+
+class Agenda:
+    """The eligible bindings of one case, kept up to date by its events."""
+
+    __slots__ = ("_dirty", "_order", "_structure", "eligible")
+
+    def __init__(self, structure: Structure) -> None:
+        self._structure = structure
+        self._order = {name: place for place, name in enumerate(structure.bindings)}
+        self._dirty: dict[str, Binding] = dict(structure.bindings)
+        self.eligible: dict[str, Binding] = {}
+
+    def observe(self, event: Event) -> None:
+        """Note which bindings an event may have changed the answer for."""
+        structure = self._structure
+        kind = type(event)
+        if kind is ContextChanged:
+            readers = structure.readers
+            dirty = self._dirty
+            for names in (event.facts, event.deleted, event.hidden, event.shown):  # type: ignore[attr-defined]  # by its class
+                for name in names:
+                    for binding in readers.get(name, ()):
+                        dirty[binding.name] = binding
+        elif kind is WorkerScheduled:
+            self.eligible.pop(event.binding, None)  # type: ignore[attr-defined]  # by its class
+        elif isinstance(event, WorkerExecutionFinished):
+            self._touch(event.binding)
+        elif isinstance(event, CaseStatusChanged) and event.before.active != event.after.active:
+            self._dirty.update(structure.bindings)
+        if structure.triggered:
+            for base in kind.__mro__:
+                for binding in structure.triggered.get(base, ()):
+                    self._dirty[binding.name] = binding
+        if kind is SignalReceived:
+            for signal in event.signals:  # type: ignore[attr-defined]  # by its class
+                for binding in structure.triggered_by_signal.get(signal, ()):
+                    self._dirty[binding.name] = binding
+
+    def _touch(self, name: str) -> None:
+        binding = self._structure.bindings.get(name)
+        if binding is not None:
+            self._dirty[name] = binding
+
+    def refresh(self, state: CaseState) -> list[Binding]:
+        """The eligible bindings, in order of declaration. Raises `GuardError`."""
+        eligible = self.eligible
+        if self._dirty:
+            for name, binding in self._dirty.items():
+                if judge(state, binding) is Verdict.ELIGIBLE:
+                    eligible[name] = binding
+                else:
+                    eligible.pop(name, None)
+            self._dirty.clear()
+        found = list(eligible.values())
+        if len(found) > 1:
+            order = self._order
+            found.sort(key=lambda binding: order[binding.name])
+        return found
+
+
+def judge(state: CaseState, binding: Binding) -> Verdict:
+    """What a binding's own condition says: its facts, its guard, whether anything changed. Raises `GuardError`."""
+    facts = state.facts
+    firing = state.firings.get(binding.name)
+    if firing is not None and firing.in_flight is not None:
+        activation = state.activations[firing.in_flight]
+        return Verdict.RETRY_WAIT if activation.status is ActivationStatus.PENDING else Verdict.IN_FLIGHT
+    for name in binding.requires:
+        fact = facts.get(name)
+        if fact is None or fact.value is ABSENT or fact.hidden:
+            return Verdict.MISSING_FACTS
+    if not _changed(state, binding, firing):
+        return Verdict.UNCHANGED
+    if binding.when is not None and not holds(binding.when, state, f"the guard of binding {binding.name!r}"):
+        return Verdict.GUARD_FALSE
+    return Verdict.ELIGIBLE
+
+
+def _changed(state: CaseState, binding: Binding, firing: Firing | None) -> bool:
+    refire = binding.policy.refire
+    on = binding.on
+    seen = None if firing is None else firing.stamps
+    if refire is Refire.ONCE and seen is not None:
+        return False
+    if on.occurs and occurrence(state, binding) > (0 if firing is None else firing.occurrence):
+        return True
+    if seen is None:
+        return any(state.stamp(name) for name in on.facts) if on.facts else not on.occurs
+    if refire is Refire.ALWAYS and not on.occurs:
+        return True
+    facts = state.facts
+    for name in binding.watches:
+        fact = facts.get(name)
+        if (0 if fact is None else fact.stamp) != seen.get(name, 0):
+            return True
+    return False
+
+
+def occurrence(state: CaseState, binding: Binding) -> int:
+    """The version of the latest event or signal that triggers a binding; 0 before the first."""
+    on = binding.on
+    occurred = state.occurrences
+    latest = 0
+    if on.events:
+        latest = max((occurred.get(name, 0) for name in concrete(on.events)), default=0)
+    for signal in on.signals:
+        latest = max(latest, occurred.get(f"SIGNAL_RECEIVED:{signal}", 0))
+    return latest
+
+
+def hold(
+    state: CaseState, structure: Structure, loop: LoopControl, binding: Binding
+) -> tuple[Verdict, str, float] | None:
+    """What else holds an eligible binding back: a gate, a limit, a budget. With what it is and its bound."""
+    gated = loop.gate(state, binding)
+    if gated is not None:
+        return Verdict.STAGE_INACTIVE, gated, 0
+    limits = structure.definition.limits
+    firing = state.firings.get(binding.name)
+    bound = binding.policy.limit or limits.firings_per_binding
+    if firing is not None and firing.count >= bound:
+        return Verdict.LIMIT, "firings_per_binding", bound
+    if state.fired >= limits.firings:
+        return Verdict.LIMIT, "firings", limits.firings
+    if len(state.activations) >= limits.concurrency:
+        return Verdict.LIMIT, "concurrency", limits.concurrency
+    for scope, budget in (("case", structure.definition.budget), (binding.name, binding.policy.budget)):
+        if budget is not None:
+            spent = overspent(state, structure, scope, budget, binding)
+            if spent is not None:
+                return Verdict.BUDGET, f"{scope}.{spent[0]}", spent[1]
+    return None
+
+
+def overspent(
+    state: CaseState, structure: Structure, scope: str, budget: Budget, binding: Binding
+) -> tuple[str, float] | None:
+    """The unit and bound of a budget that one more attempt of `binding` would break, estimates in flight included."""
+    usage = state.usage
+    if budget.per is not None:
+        today = state.changed_at.date() if state.changed_at is not None else None
+        usage = state.usage_today if state.today == today else {}
+    reserved: dict[str, float] = {}
+    flying = [structure.bindings[a.binding] for a in state.activations.values() if a.binding in structure.bindings]
+    for planned in (*(b for b in flying if scope in ("case", b.name)), binding):
+        if planned.policy.estimate is not None:
+            for unit, amount in planned.policy.estimate.units().items():
+                reserved[unit] = reserved.get(unit, 0.0) + amount
+    reserved["calls"] = 1.0
+    for unit, bound in budget.units().items():
+        spent = usage.get((scope, unit), 0.0)
+        if spent >= bound or spent + reserved.get(unit, 0.0) > bound:
+            return unit, bound
+    return None
+
+
+def explain(state: CaseState, structure: Structure, loop: LoopControl, binding: Binding) -> Explanation:
+    """The verdict on one binding with the facts concerned."""
+    name = binding.name
+
+    def said(verdict: Verdict, text: str, facts: Iterable[str] = ()) -> Explanation:
+        values = {fact: None if (f := state.facts.get(fact)) is None or not f.visible else f.value for fact in facts}
+        return Explanation(name, verdict, text, values)
+
+    if state.status.ended:
+        return said(Verdict.ENDED, f"the case is {state.status}")
+    if not state.status.active:
+        return said(Verdict.SUSPENDED, f"the case is {state.status}; resume it")
+    try:
+        verdict = judge(state, binding)
+    except GuardError as error:
+        return said(Verdict.GUARD_FALSE, str(error), binding.reads)
+    if verdict is Verdict.MISSING_FACTS:
+        facts = StateFacts(state)
+        missing = [fact for fact in binding.requires if not facts.visible(fact)]
+        return said(verdict, f"needs {', '.join(_source(structure, state, fact) for fact in missing)}", missing)
+    if verdict is Verdict.GUARD_FALSE and binding.when is not None:
+        return said(verdict, f"its guard {binding.when} does not hold", sorted(binding.when.reads))
+    if verdict is Verdict.UNCHANGED:
+        firing = state.firings.get(name)
+        if firing is None or firing.stamps is None:
+            return said(verdict, "what triggers it has not happened", binding.on.facts)
+        failed = (
+            f" ({firing.outcome}{': ' if firing.detail else ''}{firing.detail})"
+            if firing.then.startswith("fault")
+            else ""
+        )
+        return said(verdict, f"has run on these facts{failed}", binding.watches)
+    if verdict is Verdict.RETRY_WAIT:
+        return said(verdict, "an attempt is over, and the next one waits for its time")
+    if verdict is Verdict.IN_FLIGHT:
+        return said(verdict, "is running")
+    held = hold(state, structure, loop, binding)
+    if held is not None:
+        verdict, what, bound = held
+        return said(verdict, what if verdict is Verdict.STAGE_INACTIVE else f"held back by {what} ({bound:g})")
+    return said(Verdict.ELIGIBLE, "may fire", binding.reads)
+
+
+def _source(structure: Structure, state: CaseState, fact: str) -> str:
+    writers = [binding.name for binding in structure.writers(fact)]
+    known = state.facts.get(fact)
+    why = f" ({'hidden' if known.hidden else 'deleted'} by {known.author})" if known is not None else ""
+    if writers:
+        return f"{fact!r}{why}, which {' or '.join(writers)} would write"
+    if fact in structure.brought:
+        return f"{fact!r}{why}, which a signal would bring"
+    return f"{fact!r}{why}, which nobody writes"

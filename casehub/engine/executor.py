@@ -1,0 +1,141 @@
+"""Running one attempt of a worker: its arguments, its time limit, its cancellation.
+
+A sync function runs in a thread and reads a snapshot, as an async one does. What comes back is an input for the case;
+nothing else does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import anyio
+import anyio.to_thread
+
+from casehub.binding import Binding, Worker
+from casehub.engine.timers import Alarm, TimerWheel
+from casehub.events import ActivationId
+from casehub.inputs import Returned
+from casehub.spi import Executor
+from casehub.state import Activation
+from casehub.values import ABSENT
+from casehub.view import CaseView, WorkerExecution
+from casehub.wiring import Source
+
+
+class LocalExecutor:
+    """Runs workers in this process: async ones on the event loop, sync ones in a thread that is abandoned on cancel."""
+
+    def __init__(self, threads: int = 40) -> None:
+        self._threads = threads
+        self._limiter: anyio.CapacityLimiter | None = None
+
+    async def run(self, function: Callable[..., Any], arguments: Mapping[str, Any], *, is_async: bool) -> Any:
+        if is_async:
+            return await function(**arguments)
+        if self._limiter is None:
+            self._limiter = anyio.CapacityLimiter(self._threads)
+        return await anyio.to_thread.run_sync(
+            lambda: function(**arguments), abandon_on_cancel=True, limiter=self._limiter
+        )
+
+
+class Attempt:
+    """One attempt that runs, or is about to. `called_off`: its result is not wanted any more."""
+
+    __slots__ = ("_alarm", "_scope", "_wheel", "activation", "binding", "called_off", "expired", "number", "worker")
+
+    def __init__(self, activation: Activation, binding: Binding, worker: Worker, wheel: TimerWheel) -> None:
+        self.activation = activation
+        self.binding = binding
+        self.worker = worker
+        self.number = activation.attempt
+        self.called_off = False
+        self.expired = False
+        self._scope: anyio.CancelScope | None = None
+        self._alarm: Alarm | None = None
+        self._wheel = wheel
+
+    @property
+    def id(self) -> ActivationId:
+        return self.activation.id
+
+    def wanted(self) -> bool:
+        """Whether its result counts, as far as this process knows."""
+        return not self.called_off
+
+    def call_off(self) -> None:
+        """Cancel it. Safe before it runs and after it ended."""
+        self.called_off = True
+        if self._scope is not None:
+            self._scope.cancel()
+
+    async def run(self, executor: Executor, resources: Mapping[str, Any], view: CaseView | None) -> Returned | None:
+        """Run the worker and say what came of it; None when it was called off. `view`: for a worker that looks in."""
+        limit = self.binding.policy.timeout
+        execution = None if view is None else WorkerExecution(self.id, self.binding.name, self.number, view)
+        result = Returned(activation=self.id, attempt=self.number)
+        if not self.wanted():
+            return None
+        scope = self._scope = anyio.CancelScope()
+        try:
+            with scope:
+                if limit is not None:
+                    seconds = limit.total_seconds()
+                    self._alarm = self._wheel.alarm(seconds, self._expire)
+                    if execution is not None:
+                        execution.deadline = self._alarm.at
+                        execution.beat = lambda: self._beat(seconds)
+                result.value = await executor.run(
+                    self.worker.function, self._arguments(resources, view, execution), is_async=self.worker.is_async
+                )
+                if self.expired:
+                    result.value, result.expired = None, limit.total_seconds() if limit else 0.0
+        except asyncio.CancelledError as error:
+            # A cancellation that neither this scope nor the hub asked for comes from the worker itself: a failure of it.
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            result.error = RuntimeError(f"the worker was cancelled from within: {error or 'CancelledError'}")
+        except Exception as error:
+            result.error = error
+        finally:
+            if self._alarm is not None:
+                self._alarm.cancel()
+        if not self.wanted():
+            return None
+        if scope.cancelled_caught:
+            result.expired = limit.total_seconds() if limit is not None else 0.0
+        if execution is not None and execution.charges:
+            result.charges = execution.charges
+        return result
+
+    def _arguments(
+        self, resources: Mapping[str, Any], view: CaseView | None, execution: WorkerExecution | None
+    ) -> dict[str, Any]:
+        """A fresh object for each parameter, as the facts were when the activation was made."""
+        arguments: dict[str, Any] = {}
+        facts = self.activation.facts
+        for parameter in self.worker.parameters:
+            source = parameter.source
+            if source is Source.FACT:
+                fact = facts.get(parameter.target)
+                if fact is not None and fact.value is not ABSENT and not fact.hidden:
+                    arguments[parameter.name] = parameter.type.restore(fact.value, f"fact {fact.name!r}")
+            elif source is Source.EXECUTION:
+                arguments[parameter.name] = execution
+            elif source is Source.VIEW:
+                arguments[parameter.name] = view
+            else:
+                arguments[parameter.name] = resources[parameter.target]
+        return arguments
+
+    def _expire(self) -> None:
+        self.expired = True
+        if self._scope is not None:
+            self._scope.cancel()
+
+    def _beat(self, seconds: float) -> None:
+        if self._alarm is not None:
+            self._wheel.move(self._alarm, seconds)

@@ -1,0 +1,308 @@
+"""What each kind of input says: from the state and an input to the first events of its turn.
+
+An input that the case does not take raises `InputRefusedError` before anything is recorded. One that changes nothing
+(an equal value, a late answer) leads to no events.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic_core import to_json
+
+from casehub.binding import Binding, Worker
+from casehub.errors import CaseEndedError, CaseHubError, Declined, FactError, InputRefusedError, Permanent
+from casehub.events import (
+    CaseStarted,
+    CaseStatusChanged,
+    ContextChanged,
+    DefinitionAdopted,
+    DeliberationCancelled,
+    Event,
+    SignalReceived,
+    TimerFired,
+    TimerId,
+    TimerSet,
+    WorkerExecutionCompleted,
+    WorkerExecutionDeclined,
+    WorkerExecutionExpired,
+    WorkerExecutionFailed,
+    WorkerExecutionInterrupted,
+    WorkerExecutionStarted,
+    WorkerResultDropped,
+)
+from casehub.inputs import Adopt, Input, Recover, Resume, Returned, Start, Suspend, TimerDue, Write
+from casehub.lifecycle import ActivationStatus, CaseStatus, check_case
+from casehub.policies import OnOutcome
+from casehub.state import Activation, CaseState
+from casehub.structure import Structure
+from casehub.values import ABSENT, Absent, Plain
+
+INTERRUPTIONS = 10
+"""How often the process may end during one activation before the activation is faulted: it may be what ends it."""
+
+
+@dataclass(slots=True)
+class Intake:
+    """Takes the inputs of one case. `chance` draws the jitter of retries."""
+
+    state: CaseState
+    structure: Structure
+    chance: random.Random
+
+    def start(self, input: Start) -> Iterator[Event]:
+        if self.state.version:
+            raise InputRefusedError(f"case {self.state.id!r} has been started; give another case_id")
+        yield CaseStarted(structure=self.structure.hash, by=input.by)
+        if input.facts:
+            yield ContextChanged(facts=input.facts, by=input.by)
+
+    def write(self, input: Write) -> Iterator[Event]:
+        state = self.state
+        self._open("take facts")
+        facts: Mapping[str, Plain] = input.facts
+        if input.absent_only:
+            facts = {name: value for name, value in facts.items() if not self._visible(name)}
+        deleted = [name for name in input.delete if name in state.facts and state.facts[name].value is not ABSENT]
+        if input.clear:
+            kept = self.structure.definition.protected
+            deleted += [
+                n for n, fact in state.facts.items() if fact.value is not ABSENT and n not in kept and n not in deleted
+            ]
+        hidden = tuple(name for name in input.hide if name in state.facts and not state.facts[name].hidden)
+        shown = tuple(name for name in input.show if name in state.facts and state.facts[name].hidden)
+        changed = {name: value for name, value in facts.items() if not self._equal(name, value)}
+        deleted = [name for name in deleted if name not in facts]
+        change = changed or deleted or hidden or shown
+        heard = any(signal in self.structure.triggered_by_signal or signal not in facts for signal in input.signals)
+        if input.signals and (change or heard):
+            yield SignalReceived(signals=input.signals, reason=input.reason, by=input.by)
+        if change:
+            yield ContextChanged(facts=changed, deleted=tuple(deleted), hidden=hidden, shown=shown, by=input.by)
+
+    def returned(self, input: Returned) -> Iterator[Event]:
+        activation = self.state.activations.get(input.activation)
+        if activation is None or activation.attempt != input.attempt:
+            if not self.state.status.ended:
+                yield self._dropped(input, activation)
+            return
+        binding = self.structure.bindings[activation.binding]
+        worker = next(worker for worker in binding.workers if worker.name == activation.worker)
+        if input.error is None and input.expired is None:
+            try:
+                facts, deleted = self._written(binding, worker, activation, input.value)
+            except (CaseHubError, ValueError, TypeError) as error:
+                yield from self._failed(input, activation, binding, error, permanent=True)
+                return
+            by = f"worker:{worker.name}"
+            yield WorkerExecutionCompleted(
+                binding=activation.binding,
+                activation=activation.id,
+                worker=worker.name,
+                attempt=input.attempt,
+                wrote=(*facts, *deleted),
+                charges=input.charges,
+                by=by,
+            )
+            if facts or deleted:
+                yield ContextChanged(
+                    facts=facts, deleted=deleted, by=by, binding=activation.binding, cause=self.state.version
+                )
+        else:
+            yield from self._failed(input, activation, binding, input.error, permanent=False)
+
+    def timer_due(self, input: TimerDue) -> Iterator[Event]:
+        if input.timer in self.state.timers:
+            yield TimerFired(timer=input.timer, by=f"timer:{input.timer}")
+
+    def adopt(self, input: Adopt) -> Iterator[Event]:
+        if self.state.structure != self.structure.hash:
+            yield DefinitionAdopted(structure=self.structure.hash)
+
+    def suspend(self, input: Suspend) -> Iterator[Event]:
+        check_case(self.state.id, "be suspended", self.state.status, CaseStatus.SUSPENDED)
+        yield CaseStatusChanged(before=self.state.status, after=CaseStatus.SUSPENDED, reason=input.reason, by=input.by)
+
+    def recover(self, input: Recover) -> Iterator[Event]:
+        state = self.state
+        if state.deliberating:
+            yield DeliberationCancelled(deliberation=state.deliberation)
+        for activation in list(state.activations.values()):
+            if activation.status is ActivationStatus.RUNNING:
+                lost = activation.interruptions + 1 >= INTERRUPTIONS
+                yield WorkerExecutionInterrupted(
+                    binding=activation.binding,
+                    activation=activation.id,
+                    worker=activation.worker,
+                    attempt=activation.attempt,
+                    settled=lost,
+                    then=OnOutcome.FAULT_ITEM if lost else OnOutcome.RETRY,
+                )
+        if state.status.active:
+            yield from self._start_pending()
+
+    def resume(self, input: Resume) -> Iterator[Event]:
+        state = self.state
+        if state.status is not CaseStatus.SUSPENDED:
+            check_case(state.id, "be resumed", state.status, CaseStatus.STARTING)
+        yield CaseStatusChanged(before=CaseStatus.SUSPENDED, after=CaseStatus.RUNNING, reason=input.reason, by=input.by)
+        yield from self._start_pending()
+
+    def _start_pending(self) -> Iterator[Event]:
+        """Start the next attempt of every activation that neither runs nor waits for its timer."""
+        for activation in list(self.state.activations.values()):
+            if activation.status is ActivationStatus.PENDING and f"retry:{activation.id}" not in self.state.timers:
+                yield WorkerExecutionStarted(
+                    binding=activation.binding,
+                    activation=activation.id,
+                    worker=activation.worker,
+                    attempt=activation.attempt + 1,
+                )
+
+    # ---- what a worker's result comes to
+
+    def _written(
+        self, binding: Binding, worker: Worker, activation: Activation, value: object
+    ) -> tuple[dict[str, Plain], tuple[str, ...]]:
+        """The facts that a result writes and deletes, merged with what was written meanwhile."""
+        if value is None:
+            return {}, ()
+        if worker.mapping:
+            if not isinstance(value, Mapping):
+                raise FactError(
+                    f"worker {worker.name!r} returned {type(value).__name__}, and it declares several facts; return a mapping"
+                )
+            results: Mapping[str, object] = value
+        elif len(worker.writes) == 1:
+            results = {worker.writes[0]: value}
+        else:
+            raise FactError(
+                f"worker {worker.name!r} returned {type(value).__name__}, and it declares no fact; give writes="
+            )
+        facts: dict[str, Plain] = {}
+        deleted: list[str] = []
+        for name, item in results.items():
+            if name not in worker.writes:
+                raise FactError(
+                    f"worker {worker.name!r} wrote {name!r}, which its writes= does not name ({', '.join(worker.writes)}); add it"
+                )
+            if item is ABSENT:
+                if self._visible(name):
+                    deleted.append(name)
+                continue
+            mine = self.structure.types[name].normalise(item, f"fact {name!r} of worker {worker.name!r}")
+            theirs = self.state.facts.get(name)
+            if theirs is not None and theirs.stamp > activation.version and theirs.value is not ABSENT:
+                mine = binding.policy.merge(theirs.value, mine)
+            if not self._equal(name, mine):
+                facts[name] = mine
+        return facts, tuple(deleted)
+
+    def _failed(
+        self, input: Returned, activation: Activation, binding: Binding, error: BaseException | None, *, permanent: bool
+    ) -> Iterator[Event]:
+        policy = binding.policy
+        retry = policy.retry
+        if error is None:
+            wanted = policy.outcomes.expired
+            repeatable = issubclass(TimeoutError, retry.on)
+        elif isinstance(error, Declined):
+            wanted = policy.outcomes.declined
+            repeatable = True
+        else:
+            wanted = policy.outcomes.failed
+            repeatable = not permanent and not isinstance(error, Permanent) and isinstance(error, retry.on)
+        then, other = self._then(wanted, activation, binding, repeatable)
+        again = then in (OnOutcome.RETRY, OnOutcome.REROUTE)
+        common: dict[str, Any] = {
+            "binding": activation.binding,
+            "activation": activation.id,
+            "worker": activation.worker,
+            "attempt": input.attempt,
+            "settled": not again,
+            "then": then.value,
+            "charges": input.charges,
+            "by": f"worker:{activation.worker}",
+        }
+        if error is None:
+            yield WorkerExecutionExpired(limit=input.expired or 0.0, **common)
+        elif isinstance(error, Declined):
+            yield WorkerExecutionDeclined(reason=error.reason, **common)
+        else:
+            yield WorkerExecutionFailed(
+                error=type(error).__name__, message=_message(error), permanent=not repeatable, **common
+            )
+        if then is OnOutcome.RETRY:
+            due = input.at + retry.delay(activation.attempt, self.chance)
+            yield TimerSet(timer=TimerId(f"retry:{activation.id}"), due=due)
+        elif other is not None:
+            yield WorkerExecutionStarted(
+                binding=activation.binding, activation=activation.id, worker=other.name, attempt=input.attempt + 1
+            )
+
+    def _then(
+        self, wanted: OnOutcome, activation: Activation, binding: Binding, repeatable: bool
+    ) -> tuple[OnOutcome, Worker | None]:
+        """What follows, and the worker that takes over where one does."""
+        if wanted is OnOutcome.REROUTE:
+            left_out = {*self.state.firing(binding.name).excluded, activation.worker}
+            other = next((worker for worker in binding.workers if worker.name not in left_out), None)
+            return (binding.policy.outcomes.exhausted, None) if other is None else (wanted, other)
+        if wanted is OnOutcome.RETRY and (
+            not repeatable or activation.attempt - activation.interruptions >= binding.policy.retry.attempts
+        ):
+            return binding.policy.outcomes.exhausted, None
+        return wanted, None
+
+    def _dropped(self, input: Returned, activation: Activation | None) -> Event:
+        binding = str(input.activation).rsplit("/", 2)[1]
+        why = "its activation had ended" if activation is None else f"attempt {activation.attempt} is the current one"
+        worker = binding if activation is None else activation.worker
+        return WorkerResultDropped(
+            binding=binding, activation=input.activation, worker=worker, attempt=input.attempt, reason=why
+        )
+
+    # ---- what is there already
+
+    def _open(self, verb: str) -> None:
+        status = self.state.status
+        if status.ended:
+            raise CaseEndedError(
+                f"case {self.state.id!r} cannot {verb}: it is {status}, a terminal status; start a new case instead"
+            )
+
+    def _visible(self, name: str) -> bool:
+        fact = self.state.facts.get(name)
+        return fact is not None and fact.visible
+
+    def _equal(self, name: str, value: Plain) -> bool:
+        fact = self.state.facts.get(name)
+        return fact is not None and fact.visible and same(fact.value, value)
+
+
+def same(one: Plain | Absent, other: Plain) -> bool:
+    """Whether two plain values are one and the same JSON: 1, 1.0 and true are three."""
+    if type(one) is not type(other) or one != other:
+        return False
+    return not isinstance(one, list | dict) or to_json(one) == to_json(other)
+
+
+def _message(error: BaseException) -> str:
+    text = str(error) or type(error).__name__
+    text = text.encode("utf-8", "replace").decode().replace("\0", "")
+    return text if len(text) <= 2_000 else text[:1_997] + "..."
+
+
+INTAKE: dict[type[Input], Callable[[Intake, Any], Iterable[Event]]] = {
+    Start: Intake.start,
+    Write: Intake.write,
+    Returned: Intake.returned,
+    TimerDue: Intake.timer_due,
+    Suspend: Intake.suspend,
+    Resume: Intake.resume,
+    Recover: Intake.recover,
+    Adopt: Intake.adopt,
+}

@@ -1,0 +1,353 @@
+"""One case as a pure object: an input goes in, a turn with every event that follows from it comes out.
+
+A turn is: take the input, close it under reactions, complete the case if its goals are reached, else ask the loop
+control what fires, and say where that leaves the case. No I/O, no awaiting: the pump does both around it.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+
+from casehub.binding import Binding
+from casehub.engine.agenda import Agenda, explain, hold, holds, occurrence
+from casehub.engine.deliberation import Deliberations, check_answer, fingerprint
+from casehub.engine.intake import INTAKE, Intake
+from casehub.engine.reactors import REACTORS
+from casehub.errors import CaseHubError, InputRefusedError, LoopControlError
+from casehub.events import (
+    ActivationId,
+    BudgetExhausted,
+    CaseCancelled,
+    CaseCompleted,
+    CaseEnded,
+    CaseFaulted,
+    CaseId,
+    CaseStalled,
+    CaseStatusChanged,
+    ContextChanged,
+    Envelope,
+    Event,
+    LimitReached,
+    TimerCancelled,
+    TimerFired,
+    TimerSet,
+    WorkerExecutionCancelled,
+    WorkerExecutionFinished,
+    WorkerExecutionStarted,
+    WorkerScheduled,
+)
+from casehub.explanation import Explanation, Verdict
+from casehub.inputs import Cancel, Deliberated, Input, Start
+from casehub.lifecycle import CaseStatus, check_case
+from casehub.policies import OnOutcome
+from casehub.query import EventLog
+from casehub.spi import Answer, LoopControl, Turn
+from casehub.state import CaseState
+from casehub.structure import Structure
+from casehub.view import CaseView
+
+
+class LiveCase:
+    """A case in memory: its state, its structure, its loop control, its agenda."""
+
+    __slots__ = ("_events", "_intake", "_turn", "agenda", "deliberations", "log", "loop", "state", "structure")
+
+    def __init__(
+        self, state: CaseState, structure: Structure, loop: LoopControl, log: EventLog, chance: random.Random
+    ) -> None:
+        self.state = state
+        self.structure = structure
+        self.loop = loop
+        self.log = log
+        self.agenda = Agenda(structure)
+        self.deliberations = Deliberations()
+        self._intake = Intake(state, structure, chance)
+        self._turn = Turn(Envelope(case=state.id))
+        if state.control is None:
+            state.control = loop.initial()
+
+    # ---- the turn
+
+    def take(self, input: Input, position: int = 0) -> Turn:
+        """The turn that an input leads to; the state is the one after it.
+
+        `position`: the end of the log as this process knows it, which deliberations are as of. A turn without events
+        needs no commit. Raises `InputRefusedError` with nothing recorded.
+        """
+        state = self.state
+        definition = state.definition or self.structure.name
+        envelope = Envelope(
+            case=state.id,
+            definition=definition,
+            tenant=state.tenant,
+            turn=state.turn + 1,
+            version=state.version + 1,
+            at=input.at,
+        )
+        turn = self._turn = Turn(envelope, key=input.key)
+        try:
+            self._record(self._first(input))
+            if type(input) is Start:
+                self._record(self._at_start())
+            if not state.status.ended:
+                self._settle(position)
+        except InputRefusedError:
+            raise
+        except Exception as error:
+            # User code in a condition or a loop control: the case faults, visibly, and no other case notices.
+            reason = str(error) if isinstance(error, CaseHubError) else f"{type(error).__name__}: {error}"
+            self._end(CaseFaulted(before=state.status, reason=reason))
+        turn.status = state.status
+        turn.stalled = bool(state.stalled)
+        return turn
+
+    def _first(self, input: Input) -> Iterable[Event]:
+        if type(input) is Cancel:
+            return self._cancel(input)
+        if type(input) is Deliberated:
+            return self._deliberated(input)
+        return INTAKE[type(input)](self._intake, input)
+
+    def _cancel(self, input: Cancel) -> Iterable[Event]:
+        status = self.state.status
+        check_case(self.state.id, "be cancelled", status, CaseStatus.CANCELLED)
+        self._end(CaseCancelled(before=status, reason=input.reason, by=input.by))
+        return ()
+
+    def _record(self, events: Iterable[Event]) -> None:
+        """Put events into the turn, in order, each closed under reactions before the next."""
+        state, structure, turn, loop = self.state, self.structure, self._turn, self.loop
+        envelope, recorded, agenda = turn.envelope, turn.events, self.agenda
+        handles = loop.handles
+        waiting: deque[Event] = deque()
+        for first in events:
+            event = first
+            while True:
+                event.envelope = envelope
+                event.version = state.version + 1
+                state.apply(event)
+                recorded.append(event)
+                kind = type(event)
+                agenda.observe(event)
+                if not loop.immediate:
+                    self.deliberations.observe(event)
+                if kind in handles:
+                    state.control = loop.apply(state.control, event)
+                    self._follow(waiting, loop.react(state, event), event)
+                for reactor in REACTORS.get(kind, ()):
+                    self._follow(waiting, reactor(state, structure, event), event)
+                if kind is TimerSet:
+                    turn.timers[event.timer] = event.due  # type: ignore[attr-defined]  # by its class
+                elif kind is TimerFired or kind is TimerCancelled:
+                    turn.timers[event.timer] = None  # type: ignore[attr-defined]  # by its class
+                elif isinstance(event, WorkerExecutionFinished) and event.then == OnOutcome.FAULT_CASE:
+                    why = getattr(event, "message", "") or getattr(event, "reason", "") or event.name
+                    self._end(
+                        CaseFaulted(before=state.status, reason=f"worker {event.worker!r}: {why}", cause=event.version)
+                    )
+                if not waiting:
+                    break
+                event = waiting.popleft()
+
+    @staticmethod
+    def _follow(waiting: deque[Event], events: Iterable[Event], cause: Event) -> None:
+        for event in events:
+            event.cause = cause.version
+            waiting.append(event)
+
+    def _at_start(self) -> Iterator[Event]:
+        """Conditions that hold without any fact are tested once, as if everything had changed."""
+        change = ContextChanged(facts=dict.fromkeys((*self.structure.milestones_of, *self.structure.goals_of)))
+        for reactor in REACTORS[ContextChanged]:
+            yield from list(reactor(self.state, self.structure, change))
+
+    def _end(self, end: CaseEnded) -> None:
+        """End the case: what is in flight is called off first, so that the end is the last event of the log."""
+        state = self.state
+        if state.status.ended:
+            return
+        if state.deliberating:
+            self._record(self.deliberations.cancel(state))
+        self._record(
+            WorkerExecutionCancelled(
+                binding=activation.binding,
+                activation=activation.id,
+                worker=activation.worker,
+                attempt=activation.attempt,
+                reason=f"the case is {end.after}",
+            )
+            for activation in list(state.activations.values())
+        )
+        self._turn.timers.update(dict.fromkeys(state.timers))
+        end.before = state.status
+        end.cause = end.cause or (self._turn.events[-1].version if self._turn.events else 0)
+        self._record((end,))
+
+    # ---- what the facts come to
+
+    def _settle(self, position: int) -> None:
+        """Complete, dispatch, or say what the case waits for."""
+        state = self.state
+        if (done := self._done()) is not None:
+            self._end(done)
+            return
+        limits = self.structure.definition.limits
+        if state.version >= limits.events:
+            reason = f"its log has {state.version} events and the limit is {limits.events}; mend the loop, or raise Limits(events=)"
+            self._end(CaseFaulted(before=state.status, reason=reason))
+            return
+        if not state.status.active:
+            if state.deliberating:
+                self._record(self.deliberations.cancel(state))
+            return
+        eligible = self.agenda.refresh(state)
+        if self.loop.immediate:
+            if eligible:
+                self._fire(self._ask(eligible))
+        elif self.deliberations.due(state, eligible):
+            self._record(self.deliberations.start(state, eligible, position))
+        if not state.activations and not state.deliberating:
+            self._quiescent(bool(eligible))
+        elif state.status is CaseStatus.WAITING:
+            self._record((CaseStatusChanged(before=CaseStatus.WAITING, after=CaseStatus.RUNNING),))
+
+    def _done(self) -> CaseEnded | None:
+        """How the case ends, if its goals or its own rule say that it does."""
+        state, structure = self.state, self.structure
+        if structure.completion is not None and structure.completion.satisfied(state.goals):
+            return CaseCompleted(before=state.status, reason=f"goal {structure.completion}")
+        for goal in structure.goals.values():
+            if goal.failure and goal.name in state.goals:
+                return CaseFaulted(before=state.status, reason=f"failure goal {goal.name!r} is reached")
+        if structure.done_when is not None and holds(structure.done_when, state, "done_when"):
+            return CaseCompleted(before=state.status, reason=f"done_when {structure.done_when}")
+        return None
+
+    def _ask(self, eligible: list[Binding]) -> Sequence[Binding]:
+        """The answer of a loop control that never suspends."""
+        selecting = self.loop.select(self.view(), eligible)
+        try:
+            selecting.send(None)
+        except StopIteration as answered:
+            answer: Answer = answered.value
+        else:
+            selecting.close()
+            raise LoopControlError(
+                f"loop control {type(self.loop).__name__} says immediate=True and its select suspended; say immediate=False"
+            )
+        if answer is eligible:
+            return eligible
+        chosen, selection = check_answer(self.loop, eligible, answer)
+        self._record(selection.writes)
+        return chosen
+
+    def _fire(self, chosen: Iterable[Binding]) -> None:
+        """Schedule and start what was chosen, as far as gates, limits and budgets allow."""
+        state = self.state
+        for binding in chosen:
+            held = hold(state, self.structure, self.loop, binding)
+            if held is not None:
+                self._record(self._held(binding, held))
+                continue
+            if state.status is CaseStatus.WAITING:
+                self._record((CaseStatusChanged(before=CaseStatus.WAITING, after=CaseStatus.RUNNING),))
+            self._record(self._schedule(binding))
+
+    def _held(self, binding: Binding, held: tuple[Verdict, str, float]) -> Iterator[Event]:
+        """The event that says what holds a binding back, once."""
+        verdict, what, bound = held
+        if verdict is Verdict.LIMIT and what != "concurrency":
+            subject = binding.name if what == "firings_per_binding" else "case"
+            if (subject, what) not in self.state.held:
+                yield LimitReached(limit=what, subject=subject, value=int(bound))
+        elif verdict is Verdict.BUDGET:
+            scope, _, unit = what.rpartition(".")
+            if (scope, unit) not in self.state.held:
+                yield BudgetExhausted(scope=scope, unit=unit, limit=bound)
+
+    def _schedule(self, binding: Binding) -> Iterator[Event]:
+        state = self.state
+        firing = state.firings.get(binding.name)
+        activation = ActivationId(f"{state.id}/{binding.name}/{1 if firing is None else firing.count + 1}")
+        worker = binding.workers[0].name
+        facts = state.facts
+        stamps = {name: 0 if (fact := facts.get(name)) is None else fact.stamp for name in binding.reads}
+        yield WorkerScheduled(
+            binding=binding.name,
+            activation=activation,
+            worker=worker,
+            stamps=stamps,
+            occurrence=occurrence(state, binding) if binding.on.occurs else 0,
+            cause=max(stamps.values(), default=0),
+        )
+        yield WorkerExecutionStarted(
+            binding=binding.name, activation=activation, worker=worker, attempt=1, cause=state.version
+        )
+
+    def _quiescent(self, held_back: bool) -> None:
+        """Nothing runs and nothing fires: the case is done, waits for somebody, or is stuck."""
+        state, structure = self.state, self.structure
+        deferred = any(not timer.startswith("sla:") for timer in state.timers) or bool(self.deliberations.awaiting)
+        if structure.definition.at_quiescence and not held_back and not deferred:
+            self._end(CaseCompleted(before=state.status, reason="quiescent"))
+            return
+        endless = (
+            structure.completion is None and structure.done_when is None and not structure.definition.at_quiescence
+        )
+        if deferred or structure.brought or endless:
+            if state.status is CaseStatus.RUNNING:
+                self._record((CaseStatusChanged(before=CaseStatus.RUNNING, after=CaseStatus.WAITING),))
+        elif not state.stalled:
+            self._record((CaseStalled(reasons=tuple(self._reasons())),))
+
+    def _reasons(self) -> Iterator[str]:
+        for binding in self.structure.bindings.values():
+            said = explain(self.state, self.structure, self.loop, binding)
+            if said.verdict is Verdict.ELIGIBLE:
+                yield f"{binding.name}: {Verdict.NOT_SELECTED} - {self.deliberations.refusal}"
+            elif said.verdict is not Verdict.UNCHANGED or self.state.firings[binding.name].then.startswith("fault"):
+                yield str(said)
+        for goal in self.structure.goals.values():
+            if not goal.failure and goal.name not in self.state.goals:
+                yield f"goal {goal.name} is not reached: {goal.when} does not hold"
+
+    # ---- deliberation
+
+    def _deliberated(self, input: Deliberated) -> Iterable[Event]:
+        state, deliberations = self.state, self.deliberations
+        before = fingerprint(state, self.agenda.refresh(state))
+        events, fire = deliberations.answer(state, self.agenda.eligible, input)
+        self._record(events)
+        if events:
+            if state.status.active:
+                self._fire(fire)
+            deliberations.settle(state, before, self.agenda.refresh(state))
+        return ()
+
+    # ---- looking in
+
+    def view(self, upto: int | None = None, *, frozen: bool = False) -> CaseView:
+        """The case as user code sees it; `frozen`: as it is now, whatever comes."""
+        state = self.state
+        facts = dict(state.facts) if frozen else state.facts
+        return CaseView(state, facts, self.structure.types, self.log, state.changed_at or self._turn.envelope.at, upto)
+
+    def explain(self, binding: str | None = None) -> list[Explanation]:
+        """The verdict on one binding, or on all of them."""
+        bindings = self.structure.bindings.values() if binding is None else (self.structure.bindings[binding],)
+        return [explain(self.state, self.structure, self.loop, each) for each in bindings]
+
+
+def restore(
+    case: CaseId, events: Iterable[Event], structure: Structure, loop: LoopControl, log: EventLog, chance: random.Random
+) -> LiveCase:
+    """A case from its log: folding only; nothing reacts and nothing is selected."""
+    state = CaseState(case, control=loop.initial())
+    handles = loop.handles
+    for event in events:
+        state.apply(event)
+        if type(event) in handles:
+            state.control = loop.apply(state.control, event)
+    return LiveCase(state, structure, loop, log, chance)

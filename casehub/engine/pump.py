@@ -1,0 +1,366 @@
+"""The pump: the one writer of a case.
+
+A case is an object, not a task. One task at a time holds its pump role: it takes inputs from the inbox, turns them
+into turns, commits, and starts what the turns say. Before it awaits a lone worker or a deliberation it gives the role
+up; whoever posts meanwhile starts a new pump, and when the await ends the task takes the role back or, if it is taken,
+posts its result and ends. So an hour-long worker holds nothing up, and nothing arriving costs no task.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeVar
+
+import anyio
+import structlog
+
+from casehub.durations import duration
+from casehub.engine.deliberation import deliberate, stamps_of
+from casehub.engine.executor import Attempt
+from casehub.engine.live import LiveCase
+from casehub.engine.recovery import reload, repeated, sort_out
+from casehub.engine.runtime import Runtime, Ticket
+from casehub.errors import CaseHubError, LimitError, StoreUnavailableError
+from casehub.events import (
+    ActivationId,
+    DeliberationCancelled,
+    DeliberationStarted,
+    WorkerExecutionCancelled,
+    WorkerExecutionStarted,
+)
+from casehub.inputs import Deliberated, Input
+from casehub.spi import CommitResult, Committed, Turn
+
+log = structlog.get_logger("casehub.engine")
+T = TypeVar("T")
+
+BATCH: Final = 16
+"""Inputs that a pump takes before it commits."""
+SLICE: Final = 0.001
+"""Seconds after which a pump lets the event loop go round."""
+Work = Attempt | DeliberationStarted
+
+
+class Pump:
+    """The inbox of a case and the role of working it."""
+
+    __slots__ = (
+        "_deliberation",
+        "_idle",
+        "_readers",
+        "_uncommitted",
+        "_unwinding",
+        "_waiters",
+        "attempts",
+        "inbox",
+        "live",
+        "pumping",
+        "runtime",
+        "visitors",
+    )
+
+    def __init__(self, live: LiveCase, runtime: Runtime, idle: Callable[[Pump], None]) -> None:
+        self.live = live
+        self._idle = idle
+        self.runtime = runtime
+        self.inbox: deque[Ticket] = deque()
+        self.pumping = False
+        self.attempts: dict[ActivationId, Attempt] = {}
+        self.visitors = 0
+        self._deliberation: anyio.CancelScope | None = None
+        self._uncommitted = False
+        self._unwinding: list[asyncio.Future[None]] = []
+        self._waiters: list[tuple[Callable[[LiveCase], Any], asyncio.Future[Any]]] = []
+        self._readers: list[tuple[Callable[[LiveCase], Any], asyncio.Future[Any]]] = []
+
+    # ---- from outside
+
+    def post(self, input: Input) -> None:
+        """Put an input into the inbox; nobody waits for it."""
+        self._enter(Ticket(input))
+
+    async def submit(self, input: Input) -> Turn:
+        """Put an input into the inbox and wait for its turn to be committed.
+
+        Raises what refused it, or `LimitError` when the inbox is full. Cancelling abandons the wait and nothing else.
+        """
+        self.visitors += 1
+        try:
+            return await self._submit(input)
+        finally:
+            self._left()
+
+    async def _submit(self, input: Input) -> Turn:
+        bound = self.live.structure.definition.limits.inbox
+        if len(self.inbox) >= bound:
+            raise LimitError(
+                f"the inbox of case {self.live.state.id!r} holds {bound} inputs; wait, or raise Limits(inbox=)"
+            )
+        if input.key:
+            seen = await self.runtime.store.outcome(self.live.state.id, input.key, self.live.state.tenant)
+            if seen is not None:
+                return repeated(self.live, seen)
+        taken: asyncio.Future[Turn] = asyncio.get_running_loop().create_future()
+        self._enter(Ticket(input, taken))
+        return await taken
+
+    async def read(self, look: Callable[[LiveCase], T]) -> T:
+        """Look at the case as last committed."""
+        if not self._uncommitted:
+            return look(self.live)
+        found: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._readers.append((look, found))
+        self.visitors += 1
+        try:
+            return await found
+        finally:
+            self._left()
+
+    async def until(self, test: Callable[[LiveCase], T | None]) -> T:
+        """Wait until `test` of the committed case gives something; what it raises comes through."""
+        found: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        if not self._uncommitted and _tested(test, self.live, found):
+            return await found
+        self._waiters.append((test, found))
+        self.visitors += 1
+        try:
+            return await found
+        finally:
+            found.cancel()
+            self._left()
+
+    async def unwound(self) -> None:
+        """Wait until nothing that this pump started runs any more."""
+        while self.attempts:
+            ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._unwinding.append(ended)
+            await ended
+
+    async def committed(self) -> None:
+        """Wait until the inbox is empty and what was taken is committed."""
+        while self.pumping:
+            await self.read(lambda live: None)
+            await asyncio.sleep(0)
+
+    def _left(self) -> None:
+        self.visitors -= 1
+        if not self.busy:
+            self._idle(self)
+
+    @property
+    def busy(self) -> bool:
+        """Whether something runs, waits to run, or is waited for."""
+        return bool(self.pumping or self.inbox or self.attempts or self._deliberation or self.visitors)
+
+    def forget_waiters(self, error: Exception) -> None:
+        """Tell whoever waits that nobody will answer."""
+        for _, found in (*self._waiters, *self._readers):
+            if not found.done():
+                found.set_exception(error)
+        for ticket in self.inbox:
+            ticket.refuse(error)
+
+    def call_off(self) -> None:
+        """Cancel everything that runs, for good: the log knows what to run again."""
+        for attempt in self.attempts.values():
+            attempt.call_off()
+        if self._deliberation is not None:
+            self._deliberation.cancel()
+
+    # ---- the role
+
+    def _enter(self, ticket: Ticket) -> None:
+        if ticket.input.at is NEVER:
+            ticket.input.at = self.runtime.clock.now()
+        self.inbox.append(ticket)
+        if not self.pumping:
+            self._take_role()
+            self.runtime.spawn(self._pump)
+
+    def _take_role(self) -> None:
+        self.pumping = True
+        self.runtime.pumping += 1
+
+    def _give_role_up(self) -> None:
+        self.pumping = False
+        self.runtime.pumping -= 1
+
+    async def _pump(self) -> None:
+        began = time.perf_counter()
+        while True:
+            work: list[Work] = []
+            while self.inbox:
+                work += await self._round()
+                if time.perf_counter() - began > SLICE:
+                    await asyncio.sleep(0)
+                    began = time.perf_counter()
+            if self.runtime.draining:
+                work.clear()
+            for other in work[1:]:
+                self.runtime.spawn(self._work_apart, other)
+            if not work:
+                self._give_role_up()
+                self._idle(self)
+                return
+            self._give_role_up()
+            result = await self._work(work[0])
+            began = time.perf_counter()
+            if result is not None:
+                result.at = self.runtime.clock.now()
+                self.inbox.append(Ticket(result))
+            if self.pumping:
+                return
+            self._take_role()
+
+    async def _round(self) -> list[Work]:
+        """Take a batch of inputs, commit their turns, and answer with what they start."""
+        position = self.runtime.bus.position
+        taken: list[tuple[Ticket, Turn]] = []
+        self._uncommitted = True
+        for _ in range(min(BATCH, len(self.inbox))):
+            ticket = self.inbox.popleft()
+            try:
+                taken.append((ticket, self.live.take(ticket.input, position)))
+            except CaseHubError as error:
+                ticket.refuse(error)
+        turns = [turn for _, turn in taken if turn.events]
+        done = taken
+        if turns:
+            try:
+                results: Sequence[CommitResult] | None = await self.runtime.store.commit(turns)
+            except StoreUnavailableError as error:
+                log.error("store.unavailable", case=self.live.state.id, reason=str(error))
+                results = None
+            if results is None or not all(type(result) is Committed for result in results):
+                done = await self._recover(taken, results)
+        self._uncommitted = False
+        work: list[Work] = []
+        for ticket, turn in done:
+            if turn.events:
+                self._started_by(turn, work)
+            ticket.answer(turn)
+        self._tell()
+        return work
+
+    def _started_by(self, turn: Turn, work: list[Work]) -> None:
+        """What a committed turn starts and calls off."""
+        live, wheel = self.live, self.runtime.wheel
+        for event in turn.events:
+            kind = type(event)
+            if kind is WorkerExecutionStarted:
+                activation = live.state.activations.get(event.activation)  # type: ignore[attr-defined]  # by its class
+                if activation is not None and activation.attempt == event.attempt:  # type: ignore[attr-defined]  # by its class
+                    binding = live.structure.bindings[activation.binding]
+                    worker = next(each for each in binding.workers if each.name == activation.worker)
+                    attempt = self.attempts[activation.id] = Attempt(activation, binding, worker, wheel)
+                    work.append(attempt)
+            elif kind is WorkerExecutionCancelled:
+                running = self.attempts.get(event.activation)  # type: ignore[attr-defined]  # by its class
+                if running is not None:
+                    running.call_off()
+            elif kind is DeliberationStarted and live.deliberations.under_way == event.deliberation:  # type: ignore[attr-defined]  # by its class
+                work.append(event)  # type: ignore[arg-type]  # by its class
+            elif kind is DeliberationCancelled and self._deliberation is not None:
+                self._deliberation.cancel()
+        for timer, due in turn.timers.items():
+            if due is not None:
+                wheel.note(due)
+            else:
+                wheel.cleared(live.state.tenant, live.state.id, timer)
+
+    # ---- work
+
+    async def _work_apart(self, work: Work) -> None:
+        result = await self._work(work)
+        if result is not None:
+            self.post(result)
+        elif not self.pumping:
+            self._idle(self)
+
+    async def _work(self, work: Work) -> Input | None:
+        self.runtime.working += 1
+        try:
+            if isinstance(work, DeliberationStarted):
+                return await self._deliberate(work)
+            live = self.live
+            view = live.view(self.runtime.bus.position, frozen=True) if work.worker.looks_in else None
+            resources = self.runtime.resources.get(live.structure.name, {})
+            try:
+                return await work.run(self.runtime.executor, resources, view)
+            finally:
+                if self.attempts.get(work.id) is work:
+                    del self.attempts[work.id]
+                for waiter in self._unwinding:
+                    if not waiter.done():
+                        waiter.set_result(None)
+                self._unwinding.clear()
+        finally:
+            self.runtime.working -= 1
+
+    async def _deliberate(self, started: DeliberationStarted) -> Deliberated | None:
+        live, clock = self.live, self.runtime.clock
+        asked = live.deliberations.asked
+        limit = duration(live.loop.deadline).total_seconds()
+        began = clock.monotonic()
+        answer: Deliberated | None = None
+        with anyio.CancelScope() as scope:
+            self._deliberation = scope
+            alarm = self.runtime.wheel.alarm(limit, scope.cancel)
+            try:
+                answer = await deliberate(
+                    live.loop,
+                    live.view(started.as_of, frozen=True),
+                    asked,
+                    started.deliberation,
+                    stamps_of(live.state, asked),
+                    started.as_of,
+                )
+            finally:
+                alarm.cancel()
+                self._deliberation = None
+        seconds = clock.monotonic() - began
+        if answer is None:
+            if self.live.deliberations.under_way != started.deliberation or self.runtime.draining:
+                return None
+            answer = Deliberated(number=started.deliberation, timed_out=limit, by="loop")
+        answer.seconds = seconds
+        return answer
+
+    async def _recover(
+        self, taken: Sequence[tuple[Ticket, Turn]], results: Sequence[CommitResult] | None
+    ) -> list[tuple[Ticket, Turn]]:
+        """Find out what was committed, go on from there, and put back what was not."""
+        self.live = await reload(self.live, self.runtime)
+        done, again = sort_out(self.live, taken, results)
+        self.inbox.extendleft(reversed(again))
+        return done
+
+    # ---- who waits
+
+    def _tell(self) -> None:
+        readers, self._readers = self._readers, []
+        for look, read in readers:
+            if not read.done():
+                read.set_result(look(self.live))
+        if self._waiters:
+            self._waiters = [
+                (test, found)
+                for test, found in self._waiters
+                if not found.done() and not _tested(test, self.live, found)
+            ]
+
+
+def _tested(test: Callable[[LiveCase], T | None], live: LiveCase, found: asyncio.Future[T]) -> bool:
+    """Whether a waiter has its answer, which may be an error."""
+    try:
+        answer = test(live)
+    except CaseHubError as error:
+        found.set_exception(error)
+        return True
+    if answer is None:
+        return False
+    found.set_result(answer)
+    return True

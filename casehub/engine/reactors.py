@@ -1,0 +1,119 @@
+"""What follows from an event: pure functions from the state and the event to events, looked up by the event's class.
+
+A reactor sees the state with the event already in it. What it returns is recorded and reacted to in turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar
+
+from casehub.engine.agenda import holds
+from casehub.events import (
+    CaseStarted,
+    ContextChanged,
+    Event,
+    GoalReached,
+    MilestoneActivated,
+    MilestoneReached,
+    MilestoneSlaViolated,
+    TimerCancelled,
+    TimerFired,
+    TimerId,
+    TimerSet,
+    WorkerExecutionStarted,
+)
+from casehub.goals import Milestone
+from casehub.lifecycle import ActivationStatus, MilestoneStatus, SlaStatus
+from casehub.state import CaseState
+from casehub.structure import Structure
+
+T = TypeVar("T")
+Reactor = Callable[[CaseState, Structure, Any], Iterable[Event]]
+
+
+def activate_first_milestones(state: CaseState, structure: Structure, event: CaseStarted) -> Iterator[Event]:
+    """Milestones without an entry criterion are awaited from the start."""
+    for milestone in structure.milestones.values():
+        if milestone.entry is None:
+            yield from _activate(state, milestone)
+
+
+def try_milestones(state: CaseState, structure: Structure, event: ContextChanged) -> Iterator[Event]:
+    """Milestones that read a changed fact."""
+    for milestone in _concerned(structure.milestones_of, event):
+        status = state.milestone(milestone.name).status
+        if status is MilestoneStatus.PENDING:
+            if milestone.entry is not None and holds(
+                milestone.entry, state, f"the entry of milestone {milestone.name!r}"
+            ):
+                yield from _activate(state, milestone)
+        elif status is MilestoneStatus.ACTIVE:
+            yield from _reach(state, milestone)
+
+
+def try_activated_milestone(state: CaseState, structure: Structure, event: MilestoneActivated) -> Iterable[Event]:
+    """A milestone whose criterion holds already when it becomes active is reached at once."""
+    return _reach(state, structure.milestones[event.milestone])
+
+
+def stop_sla(state: CaseState, structure: Structure, event: MilestoneReached) -> Iterator[Event]:
+    """A reached milestone needs its timer no more."""
+    timer = TimerId(f"sla:{event.milestone}")
+    if timer in state.timers:
+        yield TimerCancelled(timer=timer)
+
+
+def try_goals(state: CaseState, structure: Structure, event: ContextChanged) -> Iterator[Event]:
+    """Goals that read a changed fact and have not been reached."""
+    for goal in _concerned(structure.goals_of, event):
+        if goal.name not in state.goals and holds(goal.when, state, f"goal {goal.name!r}"):
+            yield GoalReached(goal=goal.name)
+
+
+def take_timer(state: CaseState, structure: Structure, event: TimerFired) -> Iterator[Event]:
+    """What a timer was set for: a service level, the next attempt of a worker."""
+    purpose, _, name = event.timer.partition(":")
+    if purpose == "sla" and state.milestone(name).status is MilestoneStatus.ACTIVE:
+        yield MilestoneSlaViolated(milestone=name, by=f"timer:{event.timer}")
+    elif purpose == "retry" and state.status.active:
+        for activation in state.activations.values():
+            if activation.id == name and activation.status is ActivationStatus.PENDING:
+                yield WorkerExecutionStarted(
+                    binding=activation.binding,
+                    activation=activation.id,
+                    worker=activation.worker,
+                    attempt=activation.attempt + 1,
+                    by=f"timer:{event.timer}",
+                )
+
+
+def _activate(state: CaseState, milestone: Milestone) -> Iterator[Event]:
+    yield MilestoneActivated(milestone=milestone.name)
+    if milestone.sla is not None and state.changed_at is not None:
+        yield TimerSet(timer=TimerId(f"sla:{milestone.name}"), due=state.changed_at + milestone.sla)
+
+
+def _reach(state: CaseState, milestone: Milestone) -> Iterator[Event]:
+    if holds(milestone.when, state, f"milestone {milestone.name!r}"):
+        yield MilestoneReached(milestone=milestone.name, late=state.milestone(milestone.name).sla is SlaStatus.BREACHED)
+
+
+def _concerned(index: dict[str, tuple[T, ...]], event: ContextChanged) -> Iterable[T]:
+    if not index:
+        return ()
+    found: dict[int, T] = {}
+    for names in (event.facts, event.deleted, event.hidden, event.shown):
+        for name in names:
+            for thing in index.get(name, ()):
+                found[id(thing)] = thing
+    return found.values()
+
+
+REACTORS: dict[type[Event], tuple[Reactor, ...]] = {
+    CaseStarted: (activate_first_milestones,),
+    ContextChanged: (try_milestones, try_goals),
+    MilestoneActivated: (try_activated_milestone,),
+    MilestoneReached: (stop_sla,),
+    TimerFired: (take_timer,),
+}

@@ -1,0 +1,89 @@
+"""When the store says no: what was committed, what is done again, what is refused.
+
+The state in memory is the overlay of the turns that failed. It is dropped, and folded again from the log; what was not
+committed goes back in front of the inbox, and what runs is left running: a result fits its attempt, not its task.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import structlog
+
+from casehub.engine.live import LiveCase, restore
+from casehub.engine.runtime import Runtime, Ticket
+from casehub.envelope import Envelope, Event
+from casehub.errors import LimitError, StoreError, StoreUnavailableError
+from casehub.inputs import Returned
+from casehub.spi import CommitResult, Committed, Duplicate, TooLarge, Turn
+
+log = structlog.get_logger("casehub.engine")
+
+PATIENCE: Final = 30.0
+"""Longest wait, in seconds, between two looks at a store that is away; the first is 0.05."""
+CONFLICTS: Final = 3
+"""Conflicts in a row after which an input is refused."""
+
+Taken = Sequence[tuple[Ticket, Turn]]
+
+
+async def reload(live: LiveCase, runtime: Runtime) -> LiveCase:
+    """The case folded again from its log, however long the store is away."""
+    events: Sequence[Event] | None = None
+    wait = 0.05
+    while events is None:
+        try:
+            events = await runtime.store.load(live.state.id, live.state.tenant)
+        except StoreUnavailableError as error:
+            log.warning("store.unavailable", case=live.state.id, again_in=wait, reason=str(error))
+            await runtime.clock.sleep_until(runtime.clock.monotonic() + wait)
+            wait = min(wait * 2, PATIENCE)
+    state = live.state
+    again = restore(state.id, events, live.structure, live.loop, live.log, runtime.chance)
+    again.state.definition, again.state.tenant = state.definition, state.tenant
+    again.deliberations = live.deliberations
+    again.deliberations.base = None
+    return again
+
+
+def sort_out(
+    live: LiveCase, taken: Taken, results: Sequence[CommitResult] | None
+) -> tuple[list[tuple[Ticket, Turn]], list[Ticket]]:
+    """What of a batch is done, and the tickets that are taken again, in order; the rest is refused.
+
+    Without results (an unknown outcome) the log decides: this hub alone writes the case, so a turn is in it or is not.
+    """
+    done: list[tuple[Ticket, Turn]] = []
+    again: list[Ticket] = []
+    answers = iter(results or ())
+    for ticket, turn in taken:
+        result = next(answers, None) if turn.events else None
+        last = turn.envelope.version + len(turn.events) - 1
+        if not turn.events or isinstance(result, Committed) or (result is None and live.state.version >= last):
+            done.append((ticket, turn))
+        elif isinstance(result, Duplicate):
+            done.append((ticket, repeated(live, result.seq)))
+        elif isinstance(result, TooLarge):
+            error = LimitError(
+                f"{result.event} of {result.size:,} bytes is larger than the {result.limit:,} that the store takes; "
+                "keep the value elsewhere and write a reference to it"
+            )
+            if isinstance(ticket.input, Returned):
+                ticket.input.value, ticket.input.error = None, error
+                again.append(ticket)
+            else:
+                ticket.refuse(error)
+        elif result is not None and ticket.conflicts >= CONFLICTS:
+            ticket.refuse(StoreError(f"case {live.state.id!r} is written by somebody else; one hub alone may own it"))
+        else:
+            ticket.conflicts += result is not None
+            again.append(ticket)
+    return done, again
+
+
+def repeated(live: LiveCase, seq: int) -> Turn:
+    """The answer to an input that was taken before: where its turn is, and nothing new."""
+    state = live.state
+    envelope = Envelope(case=state.id, definition=state.definition, tenant=state.tenant, turn=state.turn, seq=seq)
+    return Turn(envelope, status=state.status)

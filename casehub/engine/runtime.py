@@ -1,0 +1,58 @@
+"""What all cases of a hub share while they are worked, and the tickets that inputs wait on."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import structlog
+
+from casehub.bus import Bus
+from casehub.engine.timers import TimerWheel
+from casehub.inputs import Input
+from casehub.spi import CaseStore, Clock, Executor, Turn
+
+log = structlog.get_logger("casehub.engine")
+
+
+@dataclass(slots=True)
+class Runtime:
+    """What the pumps of one hub share. `spawn` starts a task in the hub's group.
+
+    `resources`: by definition and name; `pumping`, `working`: how many pumps hold their role, how many attempts and
+    deliberations run; `draining`: nothing new is started.
+    """
+
+    store: CaseStore
+    bus: Bus
+    clock: Clock
+    wheel: TimerWheel
+    executor: Executor
+    spawn: Callable[..., object]
+    chance: random.Random
+    resources: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    pumping: int = 0
+    working: int = 0
+    draining: bool = False
+
+
+@dataclass(slots=True)
+class Ticket:
+    """An input in the inbox, and who waits for its turn. The turn of an input that changed nothing has no events."""
+
+    input: Input
+    taken: asyncio.Future[Turn] | None = None
+    conflicts: int = 0
+
+    def answer(self, turn: Turn) -> None:
+        if self.taken is not None and not self.taken.done():
+            self.taken.set_result(turn)
+
+    def refuse(self, error: Exception) -> None:
+        if self.taken is not None and not self.taken.done():
+            self.taken.set_exception(error)
+        elif self.taken is None:
+            log.warning("input.refused", kind=type(self.input).__name__, reason=str(error))

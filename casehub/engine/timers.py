@@ -1,0 +1,127 @@
+"""The one timer wheel: durable timers of all cases, and alarms of this process, on one injected clock.
+
+A durable timer lives in the store, set and cleared by the turn that says so; the wheel only knows when the next one
+comes due and then posts those that are. So recovery needs nothing, and a waiting case costs no memory for its timers.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+
+import anyio
+
+from casehub.events import CaseId, TimerId
+from casehub.spi import CaseStore, Clock, DueTimer
+
+HORIZON = 30.0
+"""Longest sleep, in seconds: the wall clock may step, and the next look at it puts the wheel right."""
+
+BATCH = 100
+"""Durable timers that are posted at once."""
+
+
+class Alarm:
+    """A call at a time of the monotonic clock, unless it is moved or called off."""
+
+    __slots__ = ("at", "call")
+
+    def __init__(self, at: float, call: Callable[[], None]) -> None:
+        self.at = at
+        self.call: Callable[[], None] | None = call
+
+    def cancel(self) -> None:
+        self.call = None
+
+
+class TimerWheel:
+    """Sleeps until the next thing is due. `fired`: how many durable timers have come due."""
+
+    def __init__(self, clock: Clock, store: CaseStore) -> None:
+        self.clock = clock
+        self.fired = 0
+        self._store = store
+        self._alarms: list[tuple[float, int, Alarm]] = []
+        self._count = 0
+        self._next: datetime | None = None
+        self._changed = anyio.Event()
+        self._posted: set[tuple[str, CaseId, TimerId]] = set()
+
+    def alarm(self, seconds: float, call: Callable[[], None]) -> Alarm:
+        """Call something after a span of the monotonic clock."""
+        alarm = Alarm(self.clock.monotonic() + seconds, call)
+        self._push(alarm)
+        return alarm
+
+    def move(self, alarm: Alarm, seconds: float) -> None:
+        """Let an alarm go off that long from now instead."""
+        alarm.at = self.clock.monotonic() + seconds
+
+    def note(self, due: datetime) -> None:
+        """A durable timer has been committed."""
+        if self._next is None or due < self._next:
+            self._next = due
+            self._changed.set()
+
+    def cleared(self, tenant: str, case: CaseId, timer: TimerId) -> None:
+        """A durable timer has been consumed or cancelled by a committed turn."""
+        self._posted.discard((tenant, case, timer))
+        if not self._posted and self._next is None:
+            self.note(self.clock.now())
+
+    def next(self) -> float | None:
+        """When the next thing is due, on the monotonic clock."""
+        times = [self._alarms[0][0]] if self._alarms else []
+        if self._next is not None:
+            times.append(self.clock.monotonic() + (self._next - self.clock.now()).total_seconds())
+        return min(times, default=None)
+
+    async def run(self, due: Callable[[DueTimer], Awaitable[None]]) -> None:
+        """Turn until cancelled; `due` is called with each durable timer that has come due."""
+        self._next = await self._store.next_due()
+        while True:
+            self._changed = anyio.Event()
+            await self._fire(due)
+            upcoming = self.next()
+            now = self.clock.monotonic()
+            if upcoming is not None and upcoming <= now:
+                await anyio.lowlevel.checkpoint()
+                continue
+            async with anyio.create_task_group() as group:
+                group.start_soon(self._sleep, min(upcoming or now + HORIZON, now + HORIZON), group.cancel_scope)
+                await self._changed.wait()
+                group.cancel_scope.cancel()
+
+    async def _sleep(self, until: float, scope: anyio.CancelScope) -> None:
+        await self.clock.sleep_until(until)
+        scope.cancel()
+
+    async def _fire(self, call: Callable[[DueTimer], Awaitable[None]]) -> None:
+        now = self.clock.monotonic()
+        while self._alarms and self._alarms[0][0] <= now:
+            _, _, alarm = heapq.heappop(self._alarms)
+            if alarm.call is None:
+                continue
+            if alarm.at > now:
+                self._push(alarm)
+                continue
+            alarm.call()
+        wall = self.clock.now()
+        if self._next is None or self._next > wall:
+            return
+        due = await self._store.due(wall, BATCH + len(self._posted))
+        fresh = [timer for timer in due if (timer.tenant, timer.case, timer.timer) not in self._posted]
+        for timer in fresh:
+            self._posted.add((timer.tenant, timer.case, timer.timer))
+            self.fired += 1
+            await call(timer)
+        if not fresh:
+            # What is due has been posted and waits for its turn, which will make the wheel look again.
+            self._next = None if self._posted else await self._store.next_due()
+
+    def _push(self, alarm: Alarm) -> None:
+        self._count += 1
+        heapq.heappush(self._alarms, (alarm.at, self._count, alarm))
+        if self._alarms[0][2] is alarm:
+            self._changed.set()

@@ -1,0 +1,191 @@
+"""Everything that CaseHub raises.
+
+    CaseHubError
+    |- DefinitionError            a definition that can never work; carries its problems
+    |- CaseNotFoundError          no case has this id
+    |- CaseExistsError            a case with this id is there already
+    |- InputRefusedError          an input that the case does not take: unknown fact, missing input, wrong type
+    |  |- CaseEndedError          the case has ended and takes nothing more
+    |  `- IllegalTransitionError  the life cycle forbids it in this status
+    |- FactError                  a value that cannot be a fact, or that cannot be read as what it should be
+    |- MergeConflictError         two writers of one fact under the merge policy `fail`
+    |- LimitError                 a bound was reached: queue, payload, depth
+    |- CaseOutcomeError           raised to whoever waits for a case that does not complete
+    |  |- CaseStalledError        nothing can move it; carries the reasons
+    |  |- CaseFaultedError
+    |  `- CaseCancelledError
+    |- HubClosedError             the hub has not been entered, or has been left
+    |- LoopControlError           a loop control broke its contract
+    |- StoreError                 the store said no
+    |  |- StoreUnavailableError   ... for now: the same call may go through later
+    |  |- StoreOwnedError         another process owns the database
+    |  `- SchemaError             the database's schema is not this version's
+    |- SettingsError              a setting or a reference to code that cannot be used
+    `- MissingExtraError          an optional dependency is not installed
+
+    Declined, Permanent           outcomes that a worker raises; they are not failures of CaseHub
+
+A message names the thing, the reason and the remedy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+
+class CaseHubError(Exception):
+    """Base of every error of this package."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing in a definition that can never work: what it is about, why, and what to do."""
+
+    subject: str
+    reason: str
+    remedy: str
+
+    def __str__(self) -> str:
+        return f"{self.subject}: {self.reason}; {self.remedy}"
+
+
+class DefinitionError(CaseHubError):
+    """A definition that can never work. `problems` lists everything that is wrong with it, in order of declaration."""
+
+    def __init__(self, definition: str, problems: Sequence[Problem]) -> None:
+        self.definition = definition
+        self.problems = tuple(problems)
+        lines = "".join(f"\n  - {problem}" for problem in self.problems)
+        super().__init__(f"definition {definition!r} cannot work:{lines}")
+
+
+class CaseNotFoundError(CaseHubError):
+    """No case has this id."""
+
+
+class CaseExistsError(CaseHubError):
+    """A case with this id is there already."""
+
+
+class InputRefusedError(CaseHubError):
+    """An input that the case does not take. Nothing of it was recorded."""
+
+
+class CaseEndedError(InputRefusedError):
+    """The case has ended (`COMPLETED`, `FAULTED` or `CANCELLED`: a terminal status) and takes no more inputs."""
+
+
+class IllegalTransitionError(InputRefusedError):
+    """The life cycle forbids the step; the message names the statuses that would allow it."""
+
+
+class FactError(CaseHubError):
+    """A value that cannot be a fact, or a stored one that does not fit the type it is asked for."""
+
+
+class MergeConflictError(CaseHubError):
+    """A fact changed while the worker ran, and the binding's merge policy is `fail`."""
+
+
+class LimitError(CaseHubError):
+    """A stated bound was reached."""
+
+
+class CaseOutcomeError(CaseHubError):
+    """The case that is waited for does not complete."""
+
+
+class CaseStalledError(CaseOutcomeError):
+    """Nothing can move the case. `reasons` says, a line a binding, what is missing and who would have written it."""
+
+    def __init__(self, case: str, reasons: Sequence[str]) -> None:
+        self.case = case
+        self.reasons = tuple(reasons)
+        lines = "".join(f"\n  - {reason}" for reason in self.reasons)
+        super().__init__(
+            f"case {case!r} has stalled: nothing is running, nothing is eligible, its goals are unmet{lines}"
+        )
+
+
+class CaseFaultedError(CaseOutcomeError):
+    """The case ended as `FAULTED`. `reason` is the text of its `CASE_FAULTED` event."""
+
+    def __init__(self, case: str, reason: str) -> None:
+        self.case = case
+        self.reason = reason
+        super().__init__(f"case {case!r} has faulted: {reason}")
+
+
+class CaseCancelledError(CaseOutcomeError):
+    """The case ended as `CANCELLED`."""
+
+    def __init__(self, case: str, by: str, reason: str) -> None:
+        self.case = case
+        self.by = by
+        self.reason = reason
+        super().__init__(f"case {case!r} was cancelled by {by}" + (f": {reason}" if reason else ""))
+
+
+class HubClosedError(CaseHubError):
+    """The hub is not open: use it inside `async with CaseHub(...) as hub:`."""
+
+
+class LoopControlError(CaseHubError):
+    """A loop control broke its contract: suspended although immediate, or answered outside of what is eligible."""
+
+
+class StoreError(CaseHubError):
+    """The store refused or failed."""
+
+
+class StoreUnavailableError(StoreError):
+    """The store cannot be reached or written now; the same call may go through later."""
+
+
+class StoreOwnedError(StoreError):
+    """Another process owns the database."""
+
+
+class SchemaError(StoreError):
+    """The database's schema is newer or older than this version works with."""
+
+
+class SettingsError(CaseHubError):
+    """A setting, a URL or a `module:attribute` reference that cannot be used."""
+
+
+class MissingExtraError(CaseHubError):
+    """An optional dependency is missing; the message has the command that installs it."""
+
+
+class Declined(Exception):  # noqa: N818 - an answer of a worker, not a failure of it
+    """Raised by a worker that will not do this: the activation is rejected, not retried."""
+
+    def __init__(self, reason: str = "declined") -> None:
+        self.reason = reason
+        super().__init__(reason)
+
+
+class Permanent(Exception):  # noqa: N818 - an answer of a worker about its own failure
+    """Raised by a worker whose failure no retry can mend."""
+
+    def __init__(self, reason: str = "permanent failure") -> None:
+        self.reason = reason
+        super().__init__(reason)
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name most like `name`, if one is near enough to be a slip of the keyboard."""
+    matches = get_close_matches(name, list(known), n=1, cutoff=0.6)
+    return matches[0] if matches else None
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """A ready clause for a message: `did you mean 'facts'?`, or the known names when none is near."""
+    names = sorted(known)
+    guess = nearest(name, names)
+    if guess is not None:
+        return f"did you mean {guess!r}?"
+    return f"known: {', '.join(names)}" if names else "none is declared"

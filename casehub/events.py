@@ -1,0 +1,383 @@
+"""Events: what has happened in a case. The log is made of them, and everything that a case is folds from them.
+
+A class is a kind of event; its name in logs, commands and pages is computed (`ContextChanged` is `CONTEXT_CHANGED`).
+The class tree is the topic tree: who subscribes to `WorkerExecutionFinished` hears every outcome. Events are made by
+the engine and read-only for everybody else; a body holds plain values only, so any event can be written and read.
+What they carry besides is in `casehub.envelope`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from casehub.envelope import EVENT_TYPES, ActivationId, CaseId, Envelope, Event, TimerId, UnknownEvent
+from casehub.lifecycle import CaseStatus
+from casehub.values import Plain
+
+__all__ = [
+    "EVENT_TYPES",
+    "ActivationId",
+    "BudgetExhausted",
+    "CaseCancelled",
+    "CaseCompleted",
+    "CaseEnded",
+    "CaseFaulted",
+    "CaseId",
+    "CaseStalled",
+    "CaseStarted",
+    "CaseStatusChanged",
+    "ContextChanged",
+    "DefinitionAdopted",
+    "DeliberationCancelled",
+    "DeliberationEvent",
+    "DeliberationFailed",
+    "DeliberationFinished",
+    "DeliberationStarted",
+    "DeliberationTimedOut",
+    "Envelope",
+    "Event",
+    "GoalReached",
+    "LimitReached",
+    "MilestoneActivated",
+    "MilestoneEvent",
+    "MilestoneReached",
+    "MilestoneSlaViolated",
+    "SelectionDropped",
+    "SignalReceived",
+    "TimerCancelled",
+    "TimerEvent",
+    "TimerFired",
+    "TimerId",
+    "TimerSet",
+    "UnknownEvent",
+    "WorkerEvent",
+    "WorkerExecutionCancelled",
+    "WorkerExecutionCompleted",
+    "WorkerExecutionDeclined",
+    "WorkerExecutionExpired",
+    "WorkerExecutionFailed",
+    "WorkerExecutionFinished",
+    "WorkerExecutionInterrupted",
+    "WorkerExecutionStarted",
+    "WorkerResultDropped",
+    "WorkerScheduled",
+]
+
+# ---- the context
+
+
+@dataclass(slots=True, kw_only=True)
+class ContextChanged(Event):
+    """One change of the context, whatever number of facts it touches.
+
+    `facts`: the written ones, as plain values; `deleted`, `hidden`, `shown`: names; `confidence`: 0 to 1, for the
+    written facts that have one; `binding`: the one whose worker wrote them, if a worker did.
+    """
+
+    facts: Mapping[str, Plain]
+    deleted: tuple[str, ...] = ()
+    hidden: tuple[str, ...] = ()
+    shown: tuple[str, ...] = ()
+    confidence: Mapping[str, float] | None = None
+    binding: str = ""
+
+
+@dataclass(slots=True, kw_only=True)
+class SignalReceived(Event):
+    """Something came from outside: the facts it brings follow as one `CONTEXT_CHANGED` in the same turn."""
+
+    signals: tuple[str, ...]
+    reason: str = ""
+
+
+# ---- workers
+
+
+@dataclass(slots=True, kw_only=True)
+class WorkerEvent(Event):
+    """Base: something about one activation of a binding."""
+
+    binding: str
+    activation: ActivationId
+    worker: str
+
+
+@dataclass(slots=True, kw_only=True)
+class WorkerScheduled(WorkerEvent):
+    """An activation was made. `stamps`: for each fact that the binding watches or reads, the stamp it has now."""
+
+    stamps: Mapping[str, int]
+    occurrence: int = 0
+
+
+@dataclass(slots=True, kw_only=True)
+class WorkerExecutionStarted(WorkerEvent):
+    """An attempt begins; committed before the worker is called. Attempts count from 1."""
+
+    attempt: int
+
+
+@dataclass(slots=True, kw_only=True)
+class WorkerExecutionFinished(WorkerEvent):
+    """Base of every outcome of an attempt. `settled`: the activation ends with it, no further attempt follows.
+
+    `then`: what the binding's policy makes of it (`retry`, `reroute`, `fault_item`, `fault_case`, `ignore`), empty
+    where there is nothing to decide; `charges`: what `execution.charge(...)` counted, by unit.
+    """
+
+    attempt: int
+    settled: bool = True
+    then: str = ""
+    charges: Mapping[str, float] | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class WorkerExecutionCompleted(WorkerExecutionFinished):
+    """The worker returned; what it wrote follows as a `CONTEXT_CHANGED` unless nothing changed. `wrote`: names."""
+
+    wrote: tuple[str, ...] = ()
+
+
+@dataclass(slots=True, kw_only=True)
+class WorkerExecutionFailed(WorkerExecutionFinished):
+    """The worker raised. `error`: the exception's class name."""
+
+    error: str
+    message: str
+    permanent: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
+class WorkerExecutionDeclined(WorkerExecutionFinished):
+    """The worker raised `Declined`: the activation is rejected, which is no failure."""
+
+    reason: str
+
+
+@dataclass(slots=True, kw_only=True)
+class WorkerExecutionExpired(WorkerExecutionFinished):
+    """The attempt passed its time limit and was cancelled. `limit`: seconds."""
+
+    limit: float
+
+
+@dataclass(slots=True, kw_only=True)
+class WorkerExecutionCancelled(WorkerExecutionFinished):
+    """The activation was called off; what the worker may still return is dropped."""
+
+    reason: str
+
+
+@dataclass(slots=True, kw_only=True)
+class WorkerExecutionInterrupted(WorkerExecutionFinished):
+    """The process ended while the attempt ran; it runs again under the same idempotency key."""
+
+
+@dataclass(slots=True, kw_only=True)
+class WorkerResultDropped(WorkerEvent):
+    """A result that came too late to count: its attempt was no longer the current one."""
+
+    attempt: int
+    reason: str
+
+
+# ---- milestones, goals
+
+
+@dataclass(slots=True, kw_only=True)
+class MilestoneEvent(Event):
+    """Base: something about one milestone."""
+
+    milestone: str
+
+
+@dataclass(slots=True, kw_only=True)
+class MilestoneActivated(MilestoneEvent):
+    """Its entry criterion holds; its service level, if any, is on track from here."""
+
+
+@dataclass(slots=True, kw_only=True)
+class MilestoneReached(MilestoneEvent):
+    """Achieved, once and for good. `late`: after its service level was breached."""
+
+    late: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
+class MilestoneSlaViolated(MilestoneEvent):
+    """Not reached within its service level."""
+
+
+@dataclass(slots=True, kw_only=True)
+class GoalReached(Event):
+    """A goal's criterion holds for the first time."""
+
+    goal: str
+
+
+# ---- the case
+
+
+@dataclass(slots=True, kw_only=True)
+class CaseStatusChanged(Event):
+    """Base of every step in the life of a case; `before` and `after` are statuses."""
+
+    before: CaseStatus
+    after: CaseStatus
+    reason: str = ""
+
+
+@dataclass(slots=True, kw_only=True)
+class CaseStarted(CaseStatusChanged):
+    """The first event of every case. `structure`: the hash of the definition's structure."""
+
+    before: CaseStatus = CaseStatus.STARTING
+    after: CaseStatus = CaseStatus.RUNNING
+    structure: str = ""
+
+
+@dataclass(slots=True, kw_only=True)
+class CaseEnded(CaseStatusChanged):
+    """Base of the three ends."""
+
+
+@dataclass(slots=True, kw_only=True)
+class CaseCompleted(CaseEnded):
+    """The goals are reached, or the case is done by its own rule; `reason` says which."""
+
+    after: CaseStatus = CaseStatus.COMPLETED
+
+
+@dataclass(slots=True, kw_only=True)
+class CaseFaulted(CaseEnded):
+    """The case cannot go on; `reason` names the thing, the reason and the remedy."""
+
+    after: CaseStatus = CaseStatus.FAULTED
+
+
+@dataclass(slots=True, kw_only=True)
+class CaseCancelled(CaseEnded):
+    """Somebody ended the case."""
+
+    after: CaseStatus = CaseStatus.CANCELLED
+
+
+@dataclass(slots=True, kw_only=True)
+class CaseStalled(Event):
+    """Nothing is running, nothing is eligible, nobody is expected, the goals are unmet; the status stays.
+
+    `reasons`: a line for each binding or goal that is stuck, in words.
+    """
+
+    reasons: tuple[str, ...]
+
+
+@dataclass(slots=True, kw_only=True)
+class DefinitionAdopted(Event):
+    """An open case goes on under another version of its definition. `structure`: the new hash."""
+
+    structure: str
+
+
+@dataclass(slots=True, kw_only=True)
+class LimitReached(Event):
+    """A limit of the definition holds something back from here on. `subject`: the binding, or `case`."""
+
+    limit: str
+    subject: str
+    value: int
+
+
+@dataclass(slots=True, kw_only=True)
+class BudgetExhausted(Event):
+    """A budget holds workers back. `scope`: `case` or `worker:name`; `unit`: `calls`, `tokens` or `money`."""
+
+    scope: str
+    unit: str
+    limit: float
+
+
+# ---- time
+
+
+@dataclass(slots=True, kw_only=True)
+class TimerEvent(Event):
+    """Base: something about one durable timer."""
+
+    timer: TimerId
+
+
+@dataclass(slots=True, kw_only=True)
+class TimerSet(TimerEvent):
+    """A timer will come due at `due` (UTC)."""
+
+    due: datetime
+
+
+@dataclass(slots=True, kw_only=True)
+class TimerFired(TimerEvent):
+    """It came due."""
+
+
+@dataclass(slots=True, kw_only=True)
+class TimerCancelled(TimerEvent):
+    """It will not come due any more."""
+
+
+# ---- deliberation
+
+
+@dataclass(slots=True, kw_only=True)
+class DeliberationEvent(Event):
+    """Base: a loop control that awaits is deciding. `deliberation`: its number in the case, from 1."""
+
+    deliberation: int
+
+
+@dataclass(slots=True, kw_only=True)
+class DeliberationStarted(DeliberationEvent):
+    """`as_of`: the global position up to which the log answers; `eligible`: names of bindings."""
+
+    as_of: int
+    eligible: tuple[str, ...]
+
+
+@dataclass(slots=True, kw_only=True)
+class DeliberationFinished(DeliberationEvent):
+    """The answer. `seconds`: how long it took; `deferred`: the loop control asks to be asked again."""
+
+    chosen: tuple[str, ...]
+    rationale: str = ""
+    as_of: int = 0
+    seconds: float = 0.0
+    deferred: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
+class DeliberationTimedOut(DeliberationEvent):
+    """No answer before the deadline (`limit`: seconds); nothing is fired."""
+
+    limit: float
+
+
+@dataclass(slots=True, kw_only=True)
+class DeliberationFailed(DeliberationEvent):
+    """It raised, or answered outside of what is eligible; nothing is fired."""
+
+    error: str
+    message: str
+
+
+@dataclass(slots=True, kw_only=True)
+class DeliberationCancelled(DeliberationEvent):
+    """Called off by a suspension or the end of the case."""
+
+
+@dataclass(slots=True, kw_only=True)
+class SelectionDropped(Event):
+    """A chosen binding that does not fire, because the case has moved on since the deliberation began."""
+
+    binding: str
+    reason: str

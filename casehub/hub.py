@@ -1,0 +1,314 @@
+"""The hub: the front door. It composes store, clock and engine, and owns everything that runs.
+
+async with CaseHub(claim) as hub:
+    case = await hub.start(claim, document="Ada met Grace in Paris")
+    print((await case.completed())["decision"])
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import sys
+import warnings
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import anyio
+import structlog
+from anyio.abc import TaskGroup
+
+from casehub.bus import Bus, Subscription
+from casehub.case import Case
+from casehub.definition import CaseDefinition
+from casehub.durations import Duration, duration
+from casehub.engine.choreography import ChoreographyLoopControl
+from casehub.engine.executor import LocalExecutor
+from casehub.engine.pump import Pump
+from casehub.engine.runtime import Runtime
+from casehub.engine.timers import TimerWheel
+from casehub.errors import (
+    HubClosedError,
+    InputRefusedError,
+    SettingsError,
+    did_you_mean,
+)
+from casehub.events import CaseId, Event
+from casehub.inputs import Start
+from casehub.lifecycle import CaseStatus
+from casehub.lookup import clock_of, store_of
+from casehub.query import CaseQuery, CaseSummary, EventLog
+from casehub.residents import Residents
+from casehub.spi import CaseStore, Clock, Executor, LoopControl, Volatile
+from casehub.structure import Structure, started_with
+from casehub.subscribers import Handler, Subscriber
+from casehub.validation import build
+
+if sys.version_info >= (3, 14):
+    from uuid import uuid7
+else:
+    from uuid_utils.compat import uuid7
+
+log = structlog.get_logger("casehub.hub")
+E = TypeVar("E", bound=Event)
+
+Loops = LoopControl | Mapping[str, LoopControl]
+
+
+class CaseHub:
+    """Works the cases of its definitions while it is entered; leaving it leaves nothing behind.
+
+    - `loop`: the loop control for all definitions, or one by definition name; choreography by default.
+    - `store`: a `CaseStore` or its URL (`sqlite:///cases.db`); this process's memory by default.
+    - `clock`, `executor`: replacements for the machine's; `seed`: of the jitter of retries.
+    - `resources`: values for openers declared by `definition.resource`, instead of opening them.
+    - `resident`: how many cases that wait for somebody stay in memory.
+
+    The constructor does no I/O. Raises `DefinitionError` for a definition that can never work.
+    """
+
+    def __init__(
+        self,
+        *definitions: CaseDefinition,
+        loop: Loops | None = None,
+        store: CaseStore | str = "memory://",
+        clock: Clock | None = None,
+        executor: Executor | None = None,
+        resources: Mapping[Callable[[], AsyncIterator[Any]], Any] | None = None,
+        seed: int | None = None,
+        tenant: str = "default",
+        resident: int = 10_000,
+    ) -> None:
+        self.definitions = {definition.name: definition for definition in definitions}
+        if len(self.definitions) < len(definitions):
+            raise SettingsError("two definitions have the same name; rename one of them")
+        self.structures: dict[str, Structure] = {name: build(each) for name, each in self.definitions.items()}
+        self._loops = _loop_of(loop, self.definitions)
+        self.store: CaseStore = store_of(store) if isinstance(store, str) else store
+        self.clock: Clock = clock or clock_of("system")
+        self.tenant = tenant
+        self._executor = executor or LocalExecutor()
+        self._replaced = dict(resources or {})
+        self._chance = random.Random(seed)  # noqa: S311 - jitter, no secret
+        self._resident = resident
+        self._residents: Residents | None = None
+        self._subscribers: list[Subscriber[Any]] = []
+        self._stack = AsyncExitStack()
+        self._group: TaskGroup | None = None
+        self._runtime: Runtime | None = None
+
+    # ---- life
+
+    async def __aenter__(self) -> Self:
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            raise SettingsError(
+                "CaseHub runs on asyncio, as its database drivers do; use anyio's asyncio backend"
+            ) from None
+        if self._runtime is not None:
+            raise HubClosedError("a hub is entered once; make another one")
+        async with AsyncExitStack() as opening:
+            bus = Bus(self.store.log)
+            await self.store.open(bus.publish)
+            opening.push_async_callback(self.store.close)
+            bus.position = await self.store.log.position()
+            resources = await self._open_resources(opening)
+            group = await opening.enter_async_context(anyio.create_task_group())
+            wheel = TimerWheel(self.clock, self.store)
+            runtime = Runtime(
+                self.store, bus, self.clock, wheel, self._executor, group.start_soon, self._chance, resources
+            )
+            residents = Residents(runtime, self.structures, self._loops, self.tenant, self._resident)
+            self._group, self._runtime, self._residents = group, runtime, residents
+            group.start_soon(wheel.run, residents.timer_due)
+            for subscriber in self._subscribers:
+                group.start_soon(subscriber.run, bus, self.store, self.tenant)
+            group.start_soon(residents.resume)
+            self._stack = opening.pop_all()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        runtime, residents, group = self.runtime, self._residents_now, self._group
+        runtime.draining = True
+        residents.call_off()
+        runtime.bus.close()
+        if isinstance(self.store, Volatile):
+            _warn_of(residents.open_cases())
+        if group is not None:
+            group.cancel_scope.cancel()
+        # What the block raised is its own and passes by the task group; only a cancellation has to go through it.
+        passing = (kind, error, trace) if isinstance(error, asyncio.CancelledError) else (None, None, None)
+        try:
+            return await self._stack.__aexit__(*passing)
+        finally:
+            residents.forget()
+            self._group = None
+
+    async def drain(self, limit: Duration = "30s") -> bool:
+        """Start nothing new, and wait up to `limit` for what runs; whether all of it came to its end.
+
+        What did not is called off when the hub is left, and runs again when a hub opens the store.
+        """
+        runtime = self.runtime
+        runtime.draining = True
+        with anyio.CancelScope() as scope:
+            alarm = runtime.wheel.alarm(duration(limit).total_seconds(), scope.cancel)
+            try:
+                await self._residents_now.settled()
+            finally:
+                alarm.cancel()
+        return not scope.cancelled_caught
+
+    @property
+    def parked(self) -> Mapping[CaseId, str]:
+        """Open cases that this hub cannot work, and why."""
+        return self._residents_now.parked
+
+    @property
+    def runtime(self) -> Runtime:
+        """What runs. Raises `HubClosedError` outside of `async with`."""
+        if self._runtime is None or self._group is None:
+            raise HubClosedError("the hub is not open: use it inside 'async with CaseHub(...) as hub:'")
+        return self._runtime
+
+    @property
+    def _residents_now(self) -> Residents:
+        if self._residents is None:
+            raise HubClosedError("the hub is not open: use it inside 'async with CaseHub(...) as hub:'")
+        return self._residents
+
+    # ---- cases
+
+    async def start(
+        self,
+        definition: CaseDefinition | str,
+        /,
+        *,
+        case_id: str | None = None,
+        by: str = "user",
+        **facts: Any,
+    ) -> Case:
+        """Start a case with its facts; it is in the log when this returns.
+
+        Raises `InputRefusedError` for a missing or unknown fact (naming the nearest) or one of the wrong type, and
+        `CaseExistsError` when `case_id` is taken.
+        """
+        structure = self._structure(definition)
+        plain = started_with(structure, facts)
+        case = CaseId(case_id if case_id is not None else str(uuid7()))
+        if not case or "/" in case or "@" in case or not case.isprintable():
+            raise InputRefusedError(f"case_id {case!r} is no id; use printable characters other than '/' and '@'")
+        await self._residents_now.start(case, structure, Start(facts=plain, by=by), fresh=case_id is None)
+        return Case(case, self)
+
+    def case(self, case_id: str) -> Case:
+        """The handle of a case. Whether there is one shows when it is asked."""
+        return Case(CaseId(case_id), self)
+
+    async def cases(
+        self,
+        *,
+        definition: CaseDefinition | str | None = None,
+        status: CaseStatus | Sequence[CaseStatus] = (),
+        stalled: bool | None = None,
+        after: str | None = None,
+        limit: int = 100,
+    ) -> Sequence[CaseSummary]:
+        """Cases on a line each, latest started first; `after`: the id to go on behind."""
+        name = definition.name if isinstance(definition, CaseDefinition) else definition
+        statuses = (status,) if isinstance(status, CaseStatus) else tuple(status)
+        query = CaseQuery(
+            tenant=self.tenant,
+            definition=name,
+            statuses=statuses,
+            stalled=stalled,
+            after=None if after is None else CaseId(after),
+            limit=limit,
+        )
+        return await self.store.log.cases(query)
+
+    @property
+    def log(self) -> EventLog:
+        """The event log of all cases."""
+        return self.store.log
+
+    # ---- events
+
+    def on(
+        self, *kinds: type[E], case: str | None = None, durable: str | None = None
+    ) -> Callable[[Handler[E]], Handler[E]]:
+        """Call a function for each event of these classes and their subclasses, in order, after it is committed.
+
+        Live by default: from when the hub is entered. With `durable="name"` the position is kept under that name, and
+        the function hears everything at least once, over restarts. One that raises is called again (three times in
+        all); then the event is skipped with an error in the log.
+        """
+
+        def subscribe(handler: Handler[E]) -> Handler[E]:
+            subscriber = Subscriber(kinds, handler, None if case is None else CaseId(case), durable)
+            if durable is not None and any(each.durable == durable for each in self._subscribers):
+                raise SettingsError(f"two subscribers are called {durable!r}; a durable one needs a name of its own")
+            self._subscribers.append(subscriber)
+            if self._group is not None and self._runtime is not None:
+                self._group.start_soon(subscriber.run, self._runtime.bus, self.store, self.tenant)
+            return handler
+
+        return subscribe
+
+    def watch(self, *kinds: type[E], case: str | None = None, after: int | None = None) -> Subscription[E]:
+        """Events of these classes and their subclasses as an async iterator: `with hub.watch(E) as events:`.
+
+        `after`: the global position to go on behind, refilled from the log; None means from here on.
+        """
+        return self.runtime.bus.subscribe(*kinds, case=None if case is None else CaseId(case), after=after)
+
+    async def pump(self, case: CaseId) -> Pump:
+        """The pump of a case, loaded when it is not in memory. Raises `CaseNotFoundError`."""
+        return await self._residents_now.pump(case)
+
+    # ---- how
+
+    def _structure(self, definition: CaseDefinition | str) -> Structure:
+        name = definition if isinstance(definition, str) else definition.name
+        structure = self.structures.get(name)
+        if structure is None or (isinstance(definition, CaseDefinition) and structure.definition is not definition):
+            raise SettingsError(
+                f"this hub has no definition {name!r}; {did_you_mean(name, self.structures)} (pass it to CaseHub)"
+            )
+        return structure
+
+    async def _open_resources(self, opening: AsyncExitStack) -> dict[str, Mapping[str, Any]]:
+        opened: dict[Callable[[], AsyncIterator[Any]], Any] = dict(self._replaced)
+        found: dict[str, Mapping[str, Any]] = {}
+        for name, definition in self.definitions.items():
+            for _, opener in definition.resources.values():
+                if opener not in opened:
+                    opened[opener] = await opening.enter_async_context(asynccontextmanager(opener)())
+            found[name] = {resource: opened[opener] for resource, (_, opener) in definition.resources.items()}
+        return found
+
+
+def _loop_of(loop: Loops | None, definitions: Mapping[str, CaseDefinition]) -> dict[str, LoopControl]:
+    default = ChoreographyLoopControl()
+    if loop is None:
+        return dict.fromkeys(definitions, default)
+    if isinstance(loop, Mapping):
+        for name in loop:
+            if name not in definitions:
+                raise SettingsError(f"loop= names the definition {name!r}; {did_you_mean(name, definitions)}")
+        return {name: loop.get(name, default) for name in definitions}
+    return dict.fromkeys(definitions, loop)
+
+
+def _warn_of(cases: Sequence[CaseId]) -> None:
+    if cases:
+        warnings.warn(
+            f"{len(cases)} open case(s) are lost with this hub's memory store, {cases[0]} among them; "
+            "give store='sqlite:///cases.db' to keep them",
+            stacklevel=3,
+        )

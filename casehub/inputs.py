@@ -1,0 +1,126 @@
+"""Inputs: what is posted to a case. Everybody but the case's one writer posts; only the turn that takes an input writes.
+
+An input carries the time it was posted at, which is the time of its turn, and optionally a key: an input whose key the
+case has taken already is answered as the first was and changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from casehub.events import ActivationId, TimerId
+from casehub.values import Plain
+
+NEVER = datetime.min.replace(tzinfo=UTC)
+"""The time of an input that has not been posted; posting it sets the clock's."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Input:
+    """Base. `by`: who, as `kind:name`; `at`: when it was posted (UTC); `key`: idempotency, empty for none."""
+
+    by: str = "user"
+    at: datetime = NEVER
+    key: str = ""
+
+
+@dataclass(slots=True, kw_only=True)
+class Start(Input):
+    """Begin the case with these facts."""
+
+    facts: Mapping[str, Plain]
+
+
+@dataclass(slots=True, kw_only=True)
+class Write(Input):
+    """Change the context from outside. `signals`: the names of those it is, none for a change that is no signal.
+
+    `absent_only`: write nothing where a fact is there already (get-or-put); `clear`: delete every fact that the
+    definition does not protect, before the others are written.
+    """
+
+    signals: tuple[str, ...] = ()
+    facts: Mapping[str, Plain] = field(default_factory=dict)
+    delete: tuple[str, ...] = ()
+    hide: tuple[str, ...] = ()
+    show: tuple[str, ...] = ()
+    clear: bool = False
+    absent_only: bool = False
+    reason: str = ""
+
+
+@dataclass(slots=True, kw_only=True)
+class Returned(Input):
+    """An attempt came back. Exactly one of `value`, `error` and `expired` (seconds) says how.
+
+    `value` is what the worker returned, not yet made plain: whether it fits is decided in the turn.
+    """
+
+    activation: ActivationId
+    attempt: int
+    value: object = None
+    error: BaseException | None = None
+    expired: float | None = None
+    charges: Mapping[str, float] | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class TimerDue(Input):
+    """A durable timer came due."""
+
+    timer: TimerId
+
+
+@dataclass(slots=True, kw_only=True)
+class Deliberated(Input):
+    """A deliberation ended: with an answer, past its deadline (`timed_out`: seconds), or with an error."""
+
+    number: int
+    chosen: Sequence[str] = ()
+    rationale: str = ""
+    writes: Sequence[object] = ()
+    stamps: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    as_of: int = 0
+    seconds: float = 0.0
+    strict: bool = False
+    defer_until: datetime | None = None
+    defer_on: str = ""
+    timed_out: float | None = None
+    error: BaseException | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class Suspend(Input):
+    """Hold the case: what runs goes on and its results are taken, nothing new fires."""
+
+    reason: str = ""
+
+
+@dataclass(slots=True, kw_only=True)
+class Resume(Input):
+    """Let a suspended case go on."""
+
+    reason: str = ""
+
+
+@dataclass(slots=True, kw_only=True)
+class Cancel(Input):
+    """End the case now; what runs is called off."""
+
+    reason: str = ""
+
+
+@dataclass(slots=True, kw_only=True)
+class Recover(Input):
+    """The case has been loaded by a process that does not run what its log says is running: run it again."""
+
+    by: str = "engine"
+
+
+@dataclass(slots=True, kw_only=True)
+class Adopt(Input):
+    """Go on under the structure that this process has."""
+
+    by: str = "engine"

@@ -1,0 +1,128 @@
+"""Life cycles: for each kind of thing one enumeration of its statuses and one table of the steps allowed.
+
+Names of case statuses follow the CNCF Serverless Workflow specification, those of activations CMMN 1.1 plan items.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import TypeVar
+
+from casehub.errors import CaseEndedError, IllegalTransitionError
+
+
+class CaseStatus(StrEnum):
+    """Where a case stands. `WAITING`: only people, timers, children or signals can move it."""
+
+    STARTING = "STARTING"
+    RUNNING = "RUNNING"
+    WAITING = "WAITING"
+    SUSPENDED = "SUSPENDED"
+    COMPLETED = "COMPLETED"
+    FAULTED = "FAULTED"
+    CANCELLED = "CANCELLED"
+
+    @property
+    def ended(self) -> bool:
+        return self in _ENDED
+
+    @property
+    def active(self) -> bool:
+        """Whether bindings may fire."""
+        return self in _ACTIVE
+
+
+class ActivationStatus(StrEnum):
+    """Where one activation of a binding stands (CMMN: a plan item's instance)."""
+
+    PENDING = "PENDING"
+    DISPATCHING = "DISPATCHING"
+    RUNNING = "RUNNING"
+    DELEGATED = "DELEGATED"
+    SUSPENDED = "SUSPENDED"
+    COMPLETED = "COMPLETED"
+    FAULTED = "FAULTED"
+    REJECTED = "REJECTED"
+    CANCELLED = "CANCELLED"
+    OBSOLETE = "OBSOLETE"
+
+
+class MilestoneStatus(StrEnum):
+    """A milestone becomes `ACTIVE` when its entry criterion holds and is `ACHIEVED` once, for good."""
+
+    PENDING = "PENDING"
+    ACTIVE = "ACTIVE"
+    ACHIEVED = "ACHIEVED"
+
+
+class SlaStatus(StrEnum):
+    """A milestone's service level, beside its status: `ACHIEVED` and `BREACHED` is late."""
+
+    NOT_STARTED = "NOT_STARTED"
+    ON_TRACK = "ON_TRACK"
+    BREACHED = "BREACHED"
+
+
+_ENDED = frozenset({CaseStatus.COMPLETED, CaseStatus.FAULTED, CaseStatus.CANCELLED})
+_ACTIVE = frozenset({CaseStatus.RUNNING, CaseStatus.WAITING})
+
+CASE_TRANSITIONS: Mapping[CaseStatus, frozenset[CaseStatus]] = {
+    CaseStatus.STARTING: frozenset({CaseStatus.RUNNING, CaseStatus.FAULTED, CaseStatus.CANCELLED}),
+    CaseStatus.RUNNING: frozenset({CaseStatus.WAITING, CaseStatus.SUSPENDED, *_ENDED}),
+    CaseStatus.WAITING: frozenset({CaseStatus.RUNNING, CaseStatus.SUSPENDED, *_ENDED}),
+    CaseStatus.SUSPENDED: frozenset({CaseStatus.RUNNING, CaseStatus.FAULTED, CaseStatus.CANCELLED}),
+    CaseStatus.COMPLETED: frozenset(),
+    CaseStatus.FAULTED: frozenset(),
+    CaseStatus.CANCELLED: frozenset(),
+}
+
+_SETTLED = frozenset(
+    {
+        ActivationStatus.COMPLETED,
+        ActivationStatus.FAULTED,
+        ActivationStatus.REJECTED,
+        ActivationStatus.CANCELLED,
+        ActivationStatus.OBSOLETE,
+    }
+)
+ACTIVATION_TRANSITIONS: Mapping[ActivationStatus, frozenset[ActivationStatus]] = {
+    ActivationStatus.PENDING: frozenset({ActivationStatus.DISPATCHING, ActivationStatus.RUNNING, *_SETTLED}),
+    ActivationStatus.DISPATCHING: frozenset({ActivationStatus.RUNNING, ActivationStatus.DELEGATED, *_SETTLED}),
+    ActivationStatus.RUNNING: frozenset(
+        {ActivationStatus.PENDING, ActivationStatus.DELEGATED, ActivationStatus.SUSPENDED, *_SETTLED}
+    ),
+    ActivationStatus.DELEGATED: frozenset({ActivationStatus.RUNNING, ActivationStatus.SUSPENDED, *_SETTLED}),
+    ActivationStatus.SUSPENDED: frozenset({ActivationStatus.RUNNING, ActivationStatus.DELEGATED, *_SETTLED}),
+    **{settled: frozenset[ActivationStatus]() for settled in _SETTLED},
+}
+
+MILESTONE_TRANSITIONS: Mapping[MilestoneStatus, frozenset[MilestoneStatus]] = {
+    MilestoneStatus.PENDING: frozenset({MilestoneStatus.ACTIVE, MilestoneStatus.ACHIEVED}),
+    MilestoneStatus.ACTIVE: frozenset({MilestoneStatus.ACHIEVED}),
+    MilestoneStatus.ACHIEVED: frozenset(),
+}
+
+S = TypeVar("S", bound=StrEnum)
+
+
+def allows(transitions: Mapping[S, frozenset[S]], before: S, after: S) -> bool:
+    """Whether the table has the step."""
+    return after in transitions[before]
+
+
+def check_case(case: str, verb: str, before: CaseStatus, after: CaseStatus) -> None:
+    """Raise unless `verb` may take the case from `before` to `after`.
+
+    Raises `CaseEndedError` in a terminal status, else `IllegalTransitionError` naming the statuses that allow it.
+    """
+    if allows(CASE_TRANSITIONS, before, after):
+        return
+    if before.ended:
+        raise CaseEndedError(
+            f"case {case!r} cannot {verb}: it is {before}, a terminal status; start a new case instead"
+        )
+    froms = " or ".join(
+        status for status in CaseStatus if allows(CASE_TRANSITIONS, status, after) and status != "STARTING"
+    )
+    raise IllegalTransitionError(f"case {case!r} cannot {verb}: it is {before}, and only a case that is {froms} can")

@@ -1,0 +1,219 @@
+"""Policies: what a definition says about repeating, merging, failing, limits and budgets."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from enum import StrEnum
+from typing import Any, TypedDict
+
+from casehub.durations import Duration, duration
+from casehub.errors import MergeConflictError, SettingsError
+from casehub.values import Plain, copy
+
+
+class Refire(StrEnum):
+    """When a binding that has fired may fire again.
+
+    `ON_CHANGE` is refraction (Forgy's OPS5): only when the stamp of something it reads has changed since. `ONCE`:
+    never. `ALWAYS`: whenever its condition holds, up to its limit.
+    """
+
+    ON_CHANGE = "on_change"
+    ONCE = "once"
+    ALWAYS = "always"
+
+
+class OnOutcome(StrEnum):
+    """What follows when an attempt ends badly.
+
+    `RETRY`: further attempts as the binding's `Retry` allows; `REROUTE`: another worker of the capability gets it, the
+    one that ended badly is left out; `FAULT_ITEM`: the activation is over and the case stays open; `FAULT_CASE`: the
+    case faults at once; `IGNORE`: the activation counts as done without a result.
+    """
+
+    RETRY = "retry"
+    REROUTE = "reroute"
+    FAULT_ITEM = "fault_item"
+    FAULT_CASE = "fault_case"
+    IGNORE = "ignore"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcomes:
+    """What follows which bad outcome; `exhausted`: what follows when no attempt and no other worker is left."""
+
+    failed: OnOutcome = OnOutcome.RETRY
+    declined: OnOutcome = OnOutcome.FAULT_ITEM
+    expired: OnOutcome = OnOutcome.RETRY
+    exhausted: OnOutcome = OnOutcome.FAULT_ITEM
+
+    def __post_init__(self) -> None:
+        if self.exhausted in (OnOutcome.RETRY, OnOutcome.REROUTE):
+            raise SettingsError(
+                f"Outcomes(exhausted={self.exhausted.value!r}): nothing is left to try; say fault_item, fault_case or ignore"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """How often and how fast a failed attempt is repeated.
+
+    `attempts` counts the first one. The wait before attempt n+1 is `wait * factor ** (n - 1)`, at most `maximum`;
+    with `jitter` it is drawn evenly from zero to that ("full jitter", M. Brooker, AWS Architecture Blog, 2015).
+    `on`: the exceptions that are retried; others are permanent. Waits are durable: they outlive the process.
+    """
+
+    attempts: int = 3
+    wait: Duration = "1s"
+    factor: float = 2.0
+    maximum: Duration = "30s"
+    jitter: bool = True
+    on: tuple[type[BaseException], ...] = (Exception,)
+
+    def __post_init__(self) -> None:
+        if self.attempts < 1:
+            raise SettingsError(f"Retry(attempts={self.attempts}): the first attempt counts, so at least 1")
+        if self.factor < 1:
+            raise SettingsError(f"Retry(factor={self.factor}): at least 1, or waits would shrink")
+        duration(self.wait)
+        duration(self.maximum)
+
+    def delay(self, attempt: int, chance: random.Random) -> timedelta:
+        """The wait after failed attempt number `attempt`."""
+        longest = min(duration(self.wait) * self.factor ** (attempt - 1), duration(self.maximum))
+        return longest * chance.random() if self.jitter else longest
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds of one case. What is past one is held back with the verdict `LIMIT`, or ends the case with its reason.
+
+    `firings_per_binding` and `firings` hold bindings back; `events` faults the case (a log that long is a loop);
+    `concurrency` is how many activations may be in flight; `inbox` how many inputs may wait.
+    """
+
+    firings_per_binding: int = 1_000
+    firings: int = 10_000
+    events: int = 100_000
+    concurrency: int = 100
+    inbox: int = 10_000
+
+    def __post_init__(self) -> None:
+        for name in ("firings_per_binding", "firings", "events", "concurrency", "inbox"):
+            if getattr(self, name) < 1:
+                raise SettingsError(f"Limits({name}={getattr(self, name)}): at least 1")
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What may be spent: `calls` of workers, `tokens`, `money`; a case as a whole, or `per="day"` (UTC)."""
+
+    calls: int | None = None
+    tokens: float | None = None
+    money: float | None = None
+    per: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.per not in (None, "day"):
+            raise SettingsError(f"Budget(per={self.per!r}): either None, for the whole case, or 'day'")
+        if self.calls is None and self.tokens is None and self.money is None:
+            raise SettingsError("Budget(): bounds nothing; give calls=, tokens= or money=")
+
+    def units(self) -> dict[str, float]:
+        """The bounded units with their bounds."""
+        bounds = {"calls": self.calls, "tokens": self.tokens, "money": self.money}
+        return {unit: float(bound) for unit, bound in bounds.items() if bound is not None}
+
+
+Merge = Callable[[Plain, Plain], Plain]
+"""A merge policy: `(theirs, mine) -> merged`, called when the fact changed while the worker ran."""
+
+
+def last_writer_wins(theirs: Plain, mine: Plain) -> Plain:
+    """What this worker wrote stands."""
+    return mine
+
+
+def first_writer_wins(theirs: Plain, mine: Plain) -> Plain:
+    """What was written meanwhile stands."""
+    return theirs
+
+
+def fail(theirs: Plain, mine: Plain) -> Plain:
+    """Two writers are an error: the attempt fails with `MergeConflictError`."""
+    raise MergeConflictError("the fact changed while the worker ran, and its binding merges by 'fail'; run it again")
+
+
+def deep_merge(theirs: Plain, mine: Plain) -> Plain:
+    """Dictionaries are joined key by key, this worker's entries over the others; anything else is replaced."""
+    if isinstance(theirs, dict) and isinstance(mine, dict):
+        merged: dict[str, Any] = copy(theirs)  # type: ignore[assignment]  # a dict gives a dict
+        for key, value in mine.items():
+            merged[key] = deep_merge(merged[key], value) if key in merged else copy(value)
+        return merged
+    return mine
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """Everything a binding says beyond what it reads and writes."""
+
+    refire: Refire = Refire.ON_CHANGE
+    limit: int | None = None
+    merge: Merge = last_writer_wins
+    retry: Retry = field(default_factory=Retry)
+    timeout: timedelta | None = None
+    outcomes: Outcomes = field(default_factory=Outcomes)
+    priority: int = 0
+    cost: float = 1.0
+    estimate: Budget | None = None
+    budget: Budget | None = None
+
+
+class PolicyOptions(TypedDict, total=False):
+    """The options of a binding as `worker(...)` and `binding(...)` take them.
+
+    `refire`: see `Refire`; `limit`: how often it may fire in a case; `merge`: what happens to a fact that changed while
+    the worker ran; `retry`, `timeout`: of one attempt; `on_failed`, `on_declined`, `on_expired`, `on_exhausted`: see
+    `OnOutcome`; `priority`, `cost`: for loop controls that weigh; `estimate`: what an attempt is expected to charge,
+    reserved before it runs; `budget`: what all its attempts in a case may spend.
+    """
+
+    refire: Refire | str
+    limit: int | None
+    merge: Merge
+    retry: Retry
+    timeout: Duration | None
+    on_failed: OnOutcome | str
+    on_declined: OnOutcome | str
+    on_expired: OnOutcome | str
+    on_exhausted: OnOutcome | str
+    priority: int
+    cost: float
+    estimate: Budget | None
+    budget: Budget | None
+
+
+def policy_of(options: PolicyOptions) -> Policy:
+    """The policy that these options mean. Raises `SettingsError` or `ValueError` for a value that is none."""
+    span = options.get("timeout")
+    return Policy(
+        refire=Refire(options.get("refire", Refire.ON_CHANGE)),
+        limit=options.get("limit"),
+        merge=options.get("merge", last_writer_wins),
+        retry=options.get("retry", Retry()),
+        timeout=None if span is None else duration(span),
+        outcomes=Outcomes(
+            failed=OnOutcome(options.get("on_failed", OnOutcome.RETRY)),
+            declined=OnOutcome(options.get("on_declined", OnOutcome.FAULT_ITEM)),
+            expired=OnOutcome(options.get("on_expired", OnOutcome.RETRY)),
+            exhausted=OnOutcome(options.get("on_exhausted", OnOutcome.FAULT_ITEM)),
+        ),
+        priority=options.get("priority", 0),
+        cost=options.get("cost", 1.0),
+        estimate=options.get("estimate"),
+        budget=options.get("budget"),
+    )

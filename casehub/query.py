@@ -1,0 +1,237 @@
+"""What to ask of the event log, as data, and `CaseLog`: the typed face of the answers."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import partial
+from operator import attrgetter
+from typing import Any, Literal, Protocol, TypeVar
+
+from casehub.durations import Duration, duration
+from casehub.errors import SettingsError
+from casehub.events import CaseId, Event, UnknownEvent
+from casehub.lifecycle import CaseStatus
+
+E = TypeVar("E", bound=Event)
+Across = Literal["case", "definition", "all"]
+By = Literal["binding", "worker", "name", "case", "definition", "by"]
+
+MAX_EVENTS = 100_000
+"""Most events that one query answers with; ask for less, or page by `after`."""
+
+
+def concrete(kinds: Sequence[type[Event]]) -> tuple[str, ...]:
+    """The names in the log that these classes and all their subclasses have; empty for `Event`: everything."""
+    if Event in kinds:
+        return ()
+    names: dict[str, None] = {}
+    waiting = list(kinds)
+    while waiting:
+        kind = waiting.pop()
+        names[kind.name] = None
+        waiting.extend(kind.__subclasses__())
+    return tuple(sorted(names))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventQuery:
+    """Which events, oldest first (`newest=True`: newest first, which `limit` then counts from the end).
+
+    `types`: names in the log, empty for all; `after` and `upto`: global positions, exclusive and inclusive; `since`
+    and `until`: times (UTC), inclusive and exclusive; `last_cases`: only the cases of `definition` that started last.
+    """
+
+    types: tuple[str, ...] = ()
+    tenant: str = "default"
+    case: CaseId | None = None
+    definition: str | None = None
+    binding: str | None = None
+    worker: str | None = None
+    by: str | None = None
+    after: int = 0
+    upto: int | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    last_cases: int | None = None
+    newest: bool = False
+    limit: int = MAX_EVENTS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseQuery:
+    """Which cases, latest started first. `statuses` empty for all; `after`: the id to go on behind (keyset paging)."""
+
+    tenant: str = "default"
+    definition: str | None = None
+    statuses: tuple[CaseStatus, ...] = ()
+    stalled: bool | None = None
+    after: CaseId | None = None
+    limit: int = 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseSummary:
+    """A case on a line. `version`: events in its log; `seq`: the position of its last event."""
+
+    case: CaseId
+    definition: str
+    status: CaseStatus
+    version: int
+    seq: int
+    started_at: datetime
+    changed_at: datetime
+    tenant: str = "default"
+    stalled: bool = False
+    reason: str = ""
+
+
+class EventLog(Protocol):
+    """The read side of a store. Answers never contain uncommitted events."""
+
+    async def query(self, query: EventQuery) -> Sequence[Event]: ...
+
+    async def count(self, query: EventQuery, by: By | None = None) -> Mapping[str, int]:
+        """How many, by the values of `by`; without it one entry, `""`."""
+        ...
+
+    async def cases(self, query: CaseQuery) -> Sequence[CaseSummary]: ...
+
+    async def position(self) -> int:
+        """The global position of the last committed event; 0 for an empty log."""
+        ...
+
+    def tail(self, after: int = 0, tenant: str = "default") -> AsyncIterator[Sequence[Event]]:
+        """Everything behind a position up to the end of the log, in order, a bounded batch at a time; then it ends."""
+        ...
+
+
+@dataclass(slots=True)
+class CaseLog:
+    """The event log as a case's workers and strategies see it: typed, bounded, and fixed at one position.
+
+    `upto`: the position that answers are as of, None for the end of the log.
+    """
+
+    log: EventLog
+    case: CaseId
+    definition: str
+    tenant: str = "default"
+    upto: int | None = None
+    now: datetime | None = None
+    asked: list[EventQuery | CaseQuery] = field(default_factory=list)
+
+    async def query(
+        self,
+        *kinds: type[E],
+        across: Across = "case",
+        binding: str | None = None,
+        worker: str | None = None,
+        by: str | None = None,
+        since: Duration | datetime | None = None,
+        cases: int | None = None,
+        events: int | None = None,
+        limit: int = MAX_EVENTS,
+    ) -> Sequence[E]:
+        """Events of these classes and their subclasses, oldest first.
+
+        `across`: this case, all cases of its definition, or all; `since`: a time, or how long ago; `cases=5`: of the
+        five cases that started last; `events=5`: the five last events.
+        """
+        asked = self._query(kinds, across, binding, worker, by, since, cases, events, limit)
+        found = await self.log.query(asked)
+        ordered: Any = found if events is None else found[::-1]
+        return ordered  # type: ignore[no-any-return]  # the query asks for these classes alone
+
+    async def count(
+        self,
+        *kinds: type[Event],
+        by: By = "name",
+        across: Across = "case",
+        binding: str | None = None,
+        worker: str | None = None,
+        since: Duration | datetime | None = None,
+        cases: int | None = None,
+    ) -> Mapping[str, int]:
+        """How many of these events there are, by binding, worker, name, case, definition or author."""
+        return await self.log.count(
+            self._query(kinds, across, binding, worker, None, since, cases, None, MAX_EVENTS), by
+        )
+
+    async def cases(
+        self, *, status: CaseStatus | Sequence[CaseStatus] = (), across: Across = "definition", last: int = 100
+    ) -> Sequence[CaseSummary]:
+        """The cases that started last, latest first."""
+        statuses = (status,) if isinstance(status, CaseStatus) else tuple(status)
+        asked = CaseQuery(
+            tenant=self.tenant, definition=None if across == "all" else self.definition, statuses=statuses, limit=last
+        )
+        self.asked.append(asked)
+        return await self.log.cases(asked)
+
+    def _query(
+        self, kinds: Sequence[type[Event]], across: Across, binding: str | None, worker: str | None, by: str | None,
+        since: Duration | datetime | None, cases: int | None, events: int | None, limit: int,
+    ) -> EventQuery:  # fmt: skip
+        if cases is not None and across == "case":
+            raise SettingsError(
+                "cases= counts cases, and across='case' is one; say across='definition' or across='all'"
+            )
+        if since is not None and not isinstance(since, datetime):
+            if self.now is None:
+                raise SettingsError("since= as a span needs a clock; give a datetime")
+            since = self.now - duration(since)
+        asked = EventQuery(
+            types=concrete(kinds or (Event,)),
+            tenant=self.tenant,
+            case=self.case if across == "case" else None,
+            definition=self.definition if across == "definition" else None,
+            binding=binding,
+            worker=worker,
+            by=by,
+            upto=self.upto,
+            since=since,
+            last_cases=cases,
+            newest=events is not None,
+            limit=min(limit, events) if events is not None else limit,
+        )
+        self.asked.append(asked)
+        return asked
+
+
+def matches(query: EventQuery, event: Event) -> bool:
+    """Whether one event answers a query, but for `last_cases`, `newest` and `limit`."""
+    return (
+        (not query.types or name_of(event) in query.types)
+        and event.tenant == query.tenant
+        and (query.case is None or event.case == query.case)
+        and (query.definition is None or event.definition == query.definition)
+        and (query.binding is None or mention(event, "binding") == query.binding)
+        and (query.worker is None or mention(event, "worker") == query.worker)
+        and (query.by is None or event.by == query.by)
+        and event.seq > query.after
+        and (query.upto is None or event.seq <= query.upto)
+        and (query.since is None or event.at >= query.since)
+        and (query.until is None or event.at < query.until)
+    )
+
+
+def name_of(event: Event) -> str:
+    """The event's name in the log, which an event of an unknown kind has kept."""
+    return event.type if isinstance(event, UnknownEvent) else event.name
+
+
+def mention(event: Event, what: Literal["binding", "worker"]) -> str:
+    """The binding or the worker that the event is about; empty where it is about none."""
+    found = event.body.get(what, "") if isinstance(event, UnknownEvent) else getattr(event, what, "")
+    return found if isinstance(found, str) else ""
+
+
+def grouping(by: By) -> Callable[[Event], str]:
+    """What `count` groups an event under."""
+    if by == "name":
+        return name_of
+    if by == "binding" or by == "worker":
+        return partial(mention, what=by)
+    return attrgetter(by)

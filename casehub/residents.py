@@ -1,0 +1,185 @@
+"""Residents: the cases that are in memory, how they come in and when they leave.
+
+A case is loaded when something is posted to it and leaves when it has ended, or when it waits for somebody and too
+many others do. What is in memory is a cache of the log: leaving loses nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+
+import structlog
+
+from casehub.engine.live import LiveCase, restore
+from casehub.engine.pump import Pump
+from casehub.engine.runtime import Runtime
+from casehub.errors import (
+    CaseExistsError,
+    CaseHubError,
+    CaseNotFoundError,
+    HubClosedError,
+    InputRefusedError,
+    did_you_mean,
+)
+from casehub.events import CaseId
+from casehub.inputs import Adopt, Recover, Start, TimerDue
+from casehub.lifecycle import CaseStatus
+from casehub.spi import DueTimer, LoopControl
+from casehub.state import CaseState
+from casehub.structure import Structure
+
+log = structlog.get_logger("casehub.hub")
+
+_RESTING = (CaseStatus.WAITING, CaseStatus.SUSPENDED)
+
+
+class Residents:
+    """The pumps of the cases in memory. `parked`: open cases that cannot be worked, and why."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        structures: Mapping[str, Structure],
+        loops: Mapping[str, LoopControl],
+        tenant: str,
+        bound: int,
+    ) -> None:
+        self.parked: dict[CaseId, str] = {}
+        self._runtime = runtime
+        self._structures = structures
+        self._loops = loops
+        self._tenant = tenant
+        self._bound = bound
+        self._pumps: dict[CaseId, Pump] = {}
+        self._resting: dict[CaseId, None] = {}
+        self._loading: dict[CaseId, asyncio.Future[Pump]] = {}
+
+    async def start(self, case: CaseId, structure: Structure, input: Start, *, fresh: bool) -> None:
+        """Begin a case; `fresh`: its id cannot be taken. Raises `CaseExistsError` when it is."""
+        runtime = self._runtime
+        if not fresh and (case in self._pumps or await runtime.store.load(case, self._tenant)):
+            raise CaseExistsError(f"case {case!r} is there already; give another case_id, or ask hub.case({case!r})")
+        loop = self._loops[structure.name]
+        state = CaseState(case, definition=structure.name, tenant=self._tenant, control=loop.initial())
+        live = LiveCase(state, structure, loop, runtime.store.log, runtime.chance)
+        pump = self._pumps[case] = Pump(live, runtime, self._idle)
+        try:
+            await pump.submit(input)
+        except CaseHubError:
+            self._pumps.pop(case, None)
+            raise
+
+    async def pump(self, case: CaseId) -> Pump:
+        """The pump of a case, loaded when it is not in memory. Raises `CaseNotFoundError`."""
+        found = self._pumps.get(case)
+        if found is not None:
+            return found
+        loading = self._loading.get(case)
+        if loading is not None:
+            return await asyncio.shield(loading)
+        loading = self._loading[case] = asyncio.get_running_loop().create_future()
+        try:
+            pump = await self._load(case)
+        except BaseException as error:
+            known = isinstance(error, CaseHubError)
+            loading.set_exception(error if known else HubClosedError(f"loading case {case!r} was cancelled"))
+            loading.exception()
+            raise
+        else:
+            loading.set_result(pump)
+            return pump
+        finally:
+            del self._loading[case]
+
+    async def _load(self, case: CaseId) -> Pump:
+        runtime = self._runtime
+        events = await runtime.store.load(case, self._tenant)
+        if not events:
+            raise CaseNotFoundError(
+                f"there is no case {case!r} in {runtime.store.describe()}; list them with hub.cases()"
+            )
+        name = events[0].definition
+        structure = self._structures.get(name)
+        if structure is None:
+            raise InputRefusedError(
+                f"case {case!r} is of definition {name!r}, which this hub lacks; {did_you_mean(name, self._structures)}"
+            )
+        live = restore(case, events, structure, self._loops[name], runtime.store.log, runtime.chance)
+        state = live.state
+        pump = Pump(live, runtime, self._idle)
+        if state.status.ended:
+            return pump
+        missing = [each.binding for each in state.activations.values() if each.binding not in structure.bindings]
+        if missing:
+            reason = f"its definition has changed and lacks {', '.join(missing)}, which is in flight; bring that back"
+            self.parked[case] = reason
+            raise InputRefusedError(f"case {case!r} is parked: {reason}")
+        self._pumps[case] = pump
+        if state.structure != structure.hash:
+            pump.post(Adopt())
+        if state.activations or state.deliberating or state.status is CaseStatus.RUNNING:
+            pump.post(Recover())
+        return pump
+
+    async def resume(self) -> None:
+        """Load every case that was being worked when the store was last left."""
+        for tenant, case in await self._runtime.store.active():
+            if tenant != self._tenant:
+                continue
+            try:
+                await self.pump(case)
+            except CaseHubError as error:
+                self.parked[case] = str(error)
+                log.error("case.parked", case=case, reason=str(error))
+
+    async def timer_due(self, timer: DueTimer) -> None:
+        """Post a timer that has come due to its case."""
+        if timer.tenant != self._tenant:
+            return
+        try:
+            pump = await self.pump(timer.case)
+        except CaseHubError as error:
+            log.error("timer.undeliverable", case=timer.case, timer=timer.timer, reason=str(error))
+            return
+        pump.post(TimerDue(timer=timer.timer))
+
+    def open_cases(self) -> Sequence[CaseId]:
+        """The cases in memory that have not ended."""
+        return [case for case, pump in self._pumps.items() if not pump.live.state.status.ended]
+
+    async def settled(self) -> None:
+        """Wait until nothing runs and everything that came back is committed."""
+        for pump in list(self._pumps.values()):
+            await pump.unwound()
+            await pump.committed()
+
+    def call_off(self) -> None:
+        """Cancel everything that runs; the log knows what to run again."""
+        for pump in self._pumps.values():
+            pump.call_off()
+
+    def forget(self) -> None:
+        """Let go of everything, and tell whoever still waits."""
+        closed = HubClosedError("the hub was left while this was waited for")
+        for pump in self._pumps.values():
+            pump.forget_waiters(closed)
+        self._pumps.clear()
+        self._resting.clear()
+
+    def _idle(self, pump: Pump) -> None:
+        """A pump has stopped: an ended case leaves, one that waits may have to."""
+        if pump.busy:
+            return
+        state = pump.live.state
+        self._resting.pop(state.id, None)
+        if state.status.ended:
+            self._pumps.pop(state.id, None)
+        elif state.status in _RESTING:
+            self._resting[state.id] = None
+            while len(self._resting) > self._bound:
+                oldest = next(iter(self._resting))
+                del self._resting[oldest]
+                resting = self._pumps.get(oldest)
+                if resting is not None and not resting.busy:
+                    del self._pumps[oldest]

@@ -1,0 +1,201 @@
+"""Sentries (CMMN): conditions over the context, as data.
+
+`present("draft") & ~present("final")` is built of leaves joined by `&`, `|` and `~`; a plain function of facts is a
+leaf too. A sentry names the facts it reads, so a change is tested against the conditions that read it and no others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from casehub.wiring import Parameter, Source, Wires, signature_of
+
+
+class Facts(Protocol):
+    """What a sentry is tested against."""
+
+    def visible(self, name: str) -> bool: ...
+    def value(self, parameter: Parameter) -> Any: ...
+
+
+class Sentry:
+    """A condition. `reads`: the facts whose change can change its answer."""
+
+    __slots__ = ()
+
+    @property
+    def reads(self) -> frozenset[str]:
+        raise NotImplementedError
+
+    def holds(self, facts: Facts) -> bool:
+        """Whether it holds now. What a function in it raises comes through."""
+        raise NotImplementedError
+
+    def wired(self, wires: Wires) -> Sentry:
+        """The same condition with the parameters of its functions wired. Raises `WiringError`."""
+        return self
+
+    @property
+    def facts(self) -> frozenset[str]:
+        """The facts that it names itself, not through a function's parameters."""
+        return frozenset()
+
+    def __and__(self, other: Sentry) -> Sentry:
+        return Every((self, other))
+
+    def __or__(self, other: Sentry) -> Sentry:
+        return Either((self, other))
+
+    def __invert__(self) -> Sentry:
+        return Not(self)
+
+    def __bool__(self) -> bool:
+        raise TypeError(
+            f"a sentry has no truth of its own: join sentries by & | ~ instead of 'and', 'or', 'not' ({self})"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Present(Sentry):
+    """A visible fact of this name is there."""
+
+    fact: str
+
+    @property
+    def reads(self) -> frozenset[str]:
+        return frozenset({self.fact})
+
+    def holds(self, facts: Facts) -> bool:
+        return facts.visible(self.fact)
+
+    @property
+    def facts(self) -> frozenset[str]:
+        return frozenset({self.fact})
+
+    def __str__(self) -> str:
+        return f"present({self.fact!r})"
+
+
+@dataclass(frozen=True, slots=True)
+class Every(Sentry):
+    """All parts hold."""
+
+    parts: tuple[Sentry, ...]
+
+    @property
+    def reads(self) -> frozenset[str]:
+        return frozenset().union(*(part.reads for part in self.parts))
+
+    def holds(self, facts: Facts) -> bool:
+        return all(part.holds(facts) for part in self.parts)
+
+    def wired(self, wires: Wires) -> Sentry:
+        return Every(tuple(part.wired(wires) for part in self.parts))
+
+    @property
+    def facts(self) -> frozenset[str]:
+        return frozenset().union(*(part.facts for part in self.parts))
+
+    def __str__(self) -> str:
+        return f"({' & '.join(map(str, self.parts))})"
+
+
+@dataclass(frozen=True, slots=True)
+class Either(Sentry):
+    """At least one part holds."""
+
+    parts: tuple[Sentry, ...]
+
+    @property
+    def reads(self) -> frozenset[str]:
+        return frozenset().union(*(part.reads for part in self.parts))
+
+    def holds(self, facts: Facts) -> bool:
+        return any(part.holds(facts) for part in self.parts)
+
+    def wired(self, wires: Wires) -> Sentry:
+        return Either(tuple(part.wired(wires) for part in self.parts))
+
+    @property
+    def facts(self) -> frozenset[str]:
+        return frozenset().union(*(part.facts for part in self.parts))
+
+    def __str__(self) -> str:
+        return f"({' | '.join(map(str, self.parts))})"
+
+
+@dataclass(frozen=True, slots=True)
+class Not(Sentry):
+    """The part does not hold."""
+
+    part: Sentry
+
+    @property
+    def reads(self) -> frozenset[str]:
+        return self.part.reads
+
+    def holds(self, facts: Facts) -> bool:
+        return not self.part.holds(facts)
+
+    def wired(self, wires: Wires) -> Sentry:
+        return Not(self.part.wired(wires))
+
+    @property
+    def facts(self) -> frozenset[str]:
+        return self.part.facts
+
+    def __str__(self) -> str:
+        return f"absent({self.part.fact!r})" if isinstance(self.part, Present) else f"~{self.part}"
+
+
+class Predicate(Sentry):
+    """A function of facts, wired like a worker; it does not hold while a fact that it requires is missing."""
+
+    __slots__ = ("function", "parameters")
+
+    def __init__(self, function: Callable[..., bool], parameters: tuple[Parameter, ...]) -> None:
+        self.function = function
+        self.parameters = parameters
+
+    @property
+    def reads(self) -> frozenset[str]:
+        return frozenset(parameter.fact for parameter in self.parameters if parameter.fact is not None)
+
+    def wired(self, wires: Wires) -> Sentry:
+        return Predicate(self.function, tuple(wires.wire(parameter) for parameter in self.parameters))
+
+    def holds(self, facts: Facts) -> bool:
+        given: dict[str, Any] = {}
+        for parameter in self.parameters:
+            if parameter.source is Source.FACT and not facts.visible(parameter.target):
+                if parameter.optional:
+                    continue
+                return False
+            given[parameter.name] = facts.value(parameter)
+        return bool(self.function(**given))
+
+    def __str__(self) -> str:
+        return f"{getattr(self.function, '__name__', 'predicate')}({', '.join(p.name for p in self.parameters)})"
+
+
+Guard = Sentry | Callable[..., bool]
+"""What `when=` takes."""
+
+
+def present(*facts: str) -> Sentry:
+    """A sentry that holds while all these facts are there."""
+    return Present(facts[0]) if len(facts) == 1 else Every(tuple(Present(fact) for fact in facts))
+
+
+def absent(*facts: str) -> Sentry:
+    """A sentry that holds while none of these facts is there."""
+    return Not(Present(facts[0])) if len(facts) == 1 else Every(tuple(Not(Present(fact)) for fact in facts))
+
+
+def as_sentry(guard: Guard, namespace: Mapping[str, Any] | None = None) -> Sentry:
+    """A sentry as it is; a function as a `Predicate`. Raises `WiringError` for a signature that cannot be wired."""
+    if isinstance(guard, Sentry):
+        return guard
+    return Predicate(guard, signature_of(guard, namespace)[0])

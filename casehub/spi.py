@@ -1,0 +1,229 @@
+"""Every contract of the engine on one screen: who implements one plugs in there.
+
+`casehub.testing` has a suite of tests for stores and for loop controls; an implementation is right when it passes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal, Protocol, runtime_checkable
+
+from casehub.binding import Binding
+from casehub.durations import Duration
+from casehub.events import CaseId, Envelope, Event, TimerId
+from casehub.lifecycle import CaseStatus
+from casehub.query import EventLog
+from casehub.state import CaseState
+from casehub.view import CaseView
+
+# ---- the store
+
+
+@dataclass(slots=True)
+class Turn:
+    """One input and everything that followed from it: what is committed, whole or not at all.
+
+    The store gives `envelope.seq`. `status`: the case's after the turn; `key`: the input's, if it has one;
+    `timers`: set (a time) and gone (None); `stalled`: whether nothing can move the case after it.
+    """
+
+    envelope: Envelope
+    events: list[Event] = field(default_factory=list)
+    status: CaseStatus = CaseStatus.STARTING
+    stalled: bool = False
+    key: str = ""
+    timers: dict[TimerId, datetime | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """The turn is in the log; its first event is at `seq`."""
+
+    seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class Duplicate:
+    """An earlier turn consumed an input with the same key; it is at `seq`. Nothing was written."""
+
+    seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """The case's log does not end where the turn begins: somebody else wrote. Nothing was written."""
+
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class TooLarge:
+    """An event of the turn is larger than the store takes. Nothing was written."""
+
+    event: str
+    size: int
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """An event of the turn holds a value that the store cannot write; `reason` is for people. Nothing was written."""
+
+    event: str
+    reason: str
+
+
+CommitResult = Committed | Duplicate | Conflict | TooLarge | Refused
+
+
+@dataclass(frozen=True, slots=True)
+class DueTimer:
+    """A timer of a case that has come due."""
+
+    tenant: str
+    case: CaseId
+    timer: TimerId
+    due: datetime
+
+
+class CaseStore(Protocol):
+    """Keeps the log and what is derived from it in the same transaction.
+
+    Durability: `commit` answers when the turns would survive what `describe` promises. Positions are dense and given
+    in commit order, and `published` (given to `open`) is called on the event loop's thread with the committed turns in
+    that order, before `commit` answers.
+    """
+
+    @property
+    def log(self) -> EventLog: ...
+
+    def describe(self) -> str:
+        """What it is and what it survives, in one line for people."""
+        ...
+
+    async def open(self, published: Callable[[Sequence[Turn]], None]) -> None:
+        """Raises `StoreOwnedError` when another process owns it, `SchemaError` for a schema it cannot work with."""
+        ...
+
+    async def close(self) -> None: ...
+
+    async def commit(self, turns: Sequence[Turn]) -> Sequence[CommitResult]:
+        """Each turn whole or not at all, one result a turn; a bad turn fails no other, but the later ones of its case.
+
+        Raises `StoreUnavailableError` when the outcome is unknown: look the case up with `load` before going on.
+        """
+        ...
+
+    async def load(self, case: CaseId, tenant: str = "default") -> Sequence[Event]:
+        """The whole log of a case, in order; empty for one that was never started."""
+        ...
+
+    async def outcome(self, case: CaseId, key: str, tenant: str = "default") -> int | None:
+        """The position of the turn that consumed an input with this key, if one did."""
+        ...
+
+    async def active(self) -> Sequence[tuple[str, CaseId]]:
+        """Tenant and id of the cases that were being worked: `STARTING` or `RUNNING`, oldest first."""
+        ...
+
+    async def due(self, now: datetime, limit: int = 100) -> Sequence[DueTimer]:
+        """Timers that have come due, the longest overdue first."""
+        ...
+
+    async def next_due(self) -> datetime | None:
+        """When the next timer comes due, over all cases."""
+        ...
+
+    async def bookmark(self, subscriber: str, seq: int | None = None, tenant: str = "default") -> int:
+        """The position of a durable subscriber, 0 for a new one; with `seq` it is stored first."""
+        ...
+
+
+@runtime_checkable
+class Volatile(Protocol):
+    """A store that keeps nothing when the hub is left: leaving it with open cases warns."""
+
+    volatile: Literal[True]
+
+
+# ---- what runs next
+
+
+@dataclass(frozen=True, slots=True)
+class Defer:
+    """Ask again: after a span, at a time, or when an event of a class has happened. Durable."""
+
+    after: Duration | None = None
+    until: datetime | None = None
+    on: type[Event] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """An answer with its reasons. `writes`: events of the loop control's own for the log; `strict`: all or nothing."""
+
+    chosen: Sequence[Binding] = ()
+    rationale: str = ""
+    writes: Sequence[Event] = ()
+    defer: Defer | None = None
+    strict: bool = False
+
+
+Answer = Sequence[Binding] | Selection | Defer
+
+
+class LoopControl(Protocol):
+    """The control shell: decides what runs next. Holds nothing a case; control state is `state.control`.
+
+    `immediate`: `select` never suspends, so its answer is part of the turn. `handles`: the event classes that `apply`
+    and `react` want to see (exact classes; list subclasses). `deadline`: how long a `select` may take.
+    """
+
+    immediate: bool
+    handles: frozenset[type[Event]]
+    deadline: Duration
+
+    def initial(self) -> Any:
+        """The control state of a new case; None for none."""
+        ...
+
+    def apply(self, control: Any, event: Event) -> Any:
+        """The control state after an event. Total: no user code, no look-ups in the definition."""
+        ...
+
+    def react(self, state: CaseState, event: Event) -> Iterable[Event]:
+        """The events of its own that follow from one, live only."""
+        ...
+
+    def gate(self, state: CaseState, binding: Binding) -> str | None:
+        """Why this binding may not fire now, in words; None when it may."""
+        ...
+
+    async def select(self, case: CaseView, eligible: Sequence[Binding]) -> Answer:
+        """Which of the eligible bindings fire now, in order of declaration as given; never others, each once."""
+        ...
+
+
+# ---- time and execution
+
+
+class Clock(Protocol):
+    """Two times: `now` says what time it is (UTC), `monotonic` measures spans in seconds and never steps."""
+
+    def now(self) -> datetime: ...
+
+    def monotonic(self) -> float: ...
+
+    async def sleep_until(self, monotonic: float) -> None: ...
+
+
+class Executor(Protocol):
+    """Runs one attempt of a worker's function where that is right for it, and returns or raises what it does."""
+
+    async def run(self, function: Callable[..., Any], arguments: Mapping[str, Any], *, is_async: bool) -> Any: ...
+
+
+Handler = Callable[[Any], Awaitable[None]]
+"""A subscriber's function: takes an event of the class it subscribed to."""

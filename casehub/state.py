@@ -1,0 +1,376 @@
+"""The state of a case: what its events fold to.
+
+`apply` is total: it runs no user code, looks nothing up in the definition and never fails on a log that was written.
+So replay only folds; reacting and selecting happen live, once, and leave their results in the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from typing import Any, Final
+
+from casehub.context import Fact
+from casehub.events import (
+    ActivationId,
+    BudgetExhausted,
+    CaseId,
+    CaseStalled,
+    CaseStarted,
+    CaseStatusChanged,
+    ContextChanged,
+    DefinitionAdopted,
+    DeliberationCancelled,
+    DeliberationFailed,
+    DeliberationFinished,
+    DeliberationStarted,
+    DeliberationTimedOut,
+    Event,
+    GoalReached,
+    LimitReached,
+    MilestoneActivated,
+    MilestoneReached,
+    MilestoneSlaViolated,
+    SelectionDropped,
+    SignalReceived,
+    TimerCancelled,
+    TimerFired,
+    TimerId,
+    TimerSet,
+    WorkerExecutionCancelled,
+    WorkerExecutionFinished,
+    WorkerExecutionInterrupted,
+    WorkerExecutionStarted,
+    WorkerScheduled,
+)
+from casehub.lifecycle import ActivationStatus, CaseStatus, MilestoneStatus, SlaStatus
+from casehub.values import ABSENT
+
+_ONE_CALL: Final[Mapping[str, float]] = {"calls": 1.0}
+
+
+@dataclass(slots=True)
+class Activation:
+    """One activation in flight. `facts`: what it reads, as it was when it was made, for all its attempts.
+
+    `attempt` counts from 1; `interruptions` of them ended with the process that ran them.
+    """
+
+    id: ActivationId
+    binding: str
+    worker: str
+    facts: Mapping[str, Fact]
+    version: int
+    attempt: int = 0
+    interruptions: int = 0
+    status: ActivationStatus = ActivationStatus.PENDING
+
+
+@dataclass(slots=True)
+class Firing:
+    """What is remembered of a binding: how often it fired, and the stamps that count as seen.
+
+    `drops`: how often in a row a choice of it was dropped; `excluded`: workers left out of its current round;
+    `outcome`, `then`, `detail`: the event name of how its last attempt ended, what followed, and its message.
+    """
+
+    count: int = 0
+    stamps: Mapping[str, int] | None = None
+    occurrence: int = 0
+    before: Mapping[str, int] | None = None
+    before_occurrence: int = 0
+    in_flight: ActivationId | None = None
+    drops: int = 0
+    excluded: tuple[str, ...] = ()
+    outcome: str = ""
+    then: str = ""
+    detail: str = ""
+
+
+@dataclass(slots=True)
+class MilestoneState:
+    """Where a milestone stands, and its service level beside it."""
+
+    status: MilestoneStatus = MilestoneStatus.PENDING
+    sla: SlaStatus = SlaStatus.NOT_STARTED
+
+
+@dataclass(slots=True)
+class CaseState:
+    """Everything a case is, between two events. `control`: the loop control's own part, kept apart from the facts."""
+
+    id: CaseId
+    definition: str = ""
+    tenant: str = "default"
+    structure: str = ""
+    status: CaseStatus = CaseStatus.STARTING
+    reason: str = ""
+    ended_by: str = ""
+    version: int = 0
+    turn: int = 0
+    started_at: datetime | None = None
+    changed_at: datetime | None = None
+    facts: dict[str, Fact] = field(default_factory=dict)
+    activations: dict[ActivationId, Activation] = field(default_factory=dict)
+    firings: dict[str, Firing] = field(default_factory=dict)
+    fired: int = 0
+    milestones: dict[str, MilestoneState] = field(default_factory=dict)
+    goals: dict[str, int] = field(default_factory=dict)
+    timers: dict[TimerId, datetime] = field(default_factory=dict)
+    occurrences: dict[str, int] = field(default_factory=dict)
+    stalled: tuple[str, ...] = ()
+    held: set[tuple[str, str]] = field(default_factory=set)
+    usage: dict[tuple[str, str], float] = field(default_factory=dict)
+    usage_today: dict[tuple[str, str], float] = field(default_factory=dict)
+    today: date | None = None
+    deliberation: int = 0
+    deliberating: bool = False
+    failed_deliberations: int = 0
+    control: Any = None
+
+    def apply(self, event: Event) -> None:
+        """Take one event in. Events come in the order of their versions."""
+        self.version = event.version
+        self.occurrences[event.name] = event.version
+        envelope = event.envelope
+        if self.turn != envelope.turn:
+            self.turn = envelope.turn
+            self.changed_at = envelope.at
+        fold = _FOLDS.get(type(event))
+        if fold is not None:
+            fold(self, event)
+
+    def stamp(self, fact: str) -> int:
+        """The stamp of a fact; 0 for one that never was."""
+        found = self.facts.get(fact)
+        return 0 if found is None else found.stamp
+
+    def firing(self, binding: str) -> Firing:
+        """What is remembered of a binding, made when it is not there yet."""
+        found = self.firings.get(binding)
+        if found is None:
+            found = self.firings[binding] = Firing()
+        return found
+
+    def milestone(self, name: str) -> MilestoneState:
+        """Where a milestone stands, made when it is not there yet."""
+        return self.milestones.setdefault(name, MilestoneState())
+
+
+def fold(case: CaseId, events: Iterable[Event], state: CaseState | None = None) -> CaseState:
+    """The state that a log comes to; `state`: where to go on from."""
+    result = state or CaseState(case)
+    for event in events:
+        result.apply(event)
+    return result
+
+
+def _started(state: CaseState, event: Any) -> None:
+    envelope = event.envelope
+    state.definition = envelope.definition
+    state.tenant = envelope.tenant
+    state.structure = event.structure
+    state.started_at = envelope.at
+    state.status = event.after
+
+
+def _status_changed(state: CaseState, event: Any) -> None:
+    state.status = event.after
+    state.reason = event.reason
+    if event.after is not CaseStatus.WAITING:
+        state.stalled = ()
+    if event.after.ended:
+        state.ended_by = event.by
+        state.timers.clear()
+
+
+def _context_changed(state: CaseState, event: Any) -> None:
+    facts, stamp, by, cause, at = state.facts, event.version, event.by, event.cause, event.envelope.at
+    confidence = event.confidence
+    firing = state.firings.get(event.binding) if event.binding else None
+    seen = firing.stamps if firing is not None else None
+    own: dict[str, int] | None = None
+    for name, value in event.facts.items():
+        if seen and name in seen and seen[name] == state.stamp(name):
+            own = own or dict(seen)
+            own[name] = stamp
+        facts[name] = Fact(name, value, stamp, by, cause, at, None if confidence is None else confidence.get(name))
+    for name in event.deleted:
+        if seen and name in seen and seen[name] == state.stamp(name):
+            own = own or dict(seen)
+            own[name] = stamp
+        facts[name] = Fact(name, ABSENT, stamp, by, cause, at)
+    for names, hidden in ((event.hidden, True), (event.shown, False)):
+        for name in names:
+            fact = facts[name]
+            facts[name] = Fact(name, fact.value, stamp, fact.by, fact.cause, fact.at, fact.confidence, hidden)
+    if own is not None and firing is not None:
+        firing.stamps = own
+    state.stalled = ()
+
+
+def _signal(state: CaseState, event: Any) -> None:
+    for signal in event.signals:
+        state.occurrences[f"SIGNAL_RECEIVED:{signal}"] = event.version
+
+
+def _scheduled(state: CaseState, event: Any) -> None:
+    firing = state.firing(event.binding)
+    firing.count += 1
+    firing.before, firing.before_occurrence = firing.stamps, firing.occurrence
+    firing.stamps, firing.occurrence = event.stamps, event.occurrence
+    firing.in_flight = event.activation
+    firing.drops = 0
+    facts = state.facts
+    state.fired += 1
+    state.stalled = ()
+    state.activations[event.activation] = Activation(
+        event.activation,
+        event.binding,
+        event.worker,
+        {name: facts[name] for name in event.stamps if name in facts},
+        event.version,
+    )
+
+
+def _spend(state: CaseState, event: Any, charges: Mapping[str, float]) -> None:
+    day = event.envelope.at.date()
+    if state.today != day:
+        state.today = day
+        state.usage_today.clear()
+    for usage in (state.usage, state.usage_today):
+        for scope in ("case", event.binding):
+            for unit, amount in charges.items():
+                usage[scope, unit] = usage.get((scope, unit), 0.0) + amount
+
+
+def _attempt_started(state: CaseState, event: Any) -> None:
+    activation = state.activations.get(event.activation)
+    if activation is not None:
+        activation.attempt = event.attempt
+        activation.worker = event.worker
+        activation.status = ActivationStatus.RUNNING
+        _spend(state, event, _ONE_CALL)
+
+
+def _attempt_finished(state: CaseState, event: Any) -> None:
+    activation = state.activations.get(event.activation)
+    if event.charges:
+        _spend(state, event, event.charges)
+    if activation is None:
+        return
+    firing = state.firing(event.binding)
+    firing.outcome = event.name
+    firing.then = event.then
+    if event.then == "reroute":
+        firing.excluded = (*firing.excluded, event.worker)
+    if not event.settled:
+        activation.status = ActivationStatus.PENDING
+        activation.interruptions += isinstance(event, WorkerExecutionInterrupted)
+        return
+    del state.activations[event.activation]
+    firing.in_flight = None
+    firing.excluded = ()
+    firing.detail = getattr(event, "message", "") or getattr(event, "reason", "")
+    if isinstance(event, WorkerExecutionCancelled):
+        firing.stamps, firing.occurrence = firing.before, firing.before_occurrence
+
+
+def _goal_reached(state: CaseState, event: Any) -> None:
+    state.goals[event.goal] = event.version
+
+
+def _milestone_activated(state: CaseState, event: Any) -> None:
+    state.milestone(event.milestone).status = MilestoneStatus.ACTIVE
+    state.milestone(event.milestone).sla = SlaStatus.ON_TRACK
+
+
+def _milestone_reached(state: CaseState, event: Any) -> None:
+    state.milestone(event.milestone).status = MilestoneStatus.ACHIEVED
+
+
+def _sla_violated(state: CaseState, event: Any) -> None:
+    state.milestone(event.milestone).sla = SlaStatus.BREACHED
+
+
+def _timer_set(state: CaseState, event: Any) -> None:
+    state.timers[event.timer] = event.due
+
+
+def _timer_gone(state: CaseState, event: Any) -> None:
+    state.timers.pop(event.timer, None)
+
+
+def _stalled(state: CaseState, event: Any) -> None:
+    state.stalled = event.reasons
+
+
+def _adopted(state: CaseState, event: Any) -> None:
+    state.structure = event.structure
+
+
+def _limit_reached(state: CaseState, event: Any) -> None:
+    state.held.add((event.subject, event.limit))
+
+
+def _budget_exhausted(state: CaseState, event: Any) -> None:
+    state.held.add((event.scope, event.unit))
+
+
+def _deliberation_started(state: CaseState, event: Any) -> None:
+    state.deliberation = event.deliberation
+    state.deliberating = True
+
+
+def _deliberation_answered(state: CaseState, event: Any) -> None:
+    state.deliberating = False
+    state.failed_deliberations = 0
+
+
+def _deliberation_failed(state: CaseState, event: Any) -> None:
+    state.deliberating = False
+    state.failed_deliberations += 1
+
+
+def _deliberation_cancelled(state: CaseState, event: Any) -> None:
+    state.deliberating = False
+
+
+def _selection_dropped(state: CaseState, event: Any) -> None:
+    state.firing(event.binding).drops += 1
+
+
+def _subtypes(kind: type[Event]) -> list[type[Event]]:
+    found: list[type[Event]] = [kind]
+    for sub in kind.__subclasses__():
+        found.extend(_subtypes(sub))
+    return found
+
+
+_FOLDS: dict[type[Event], Callable[[CaseState, Any], None]] = {
+    **dict.fromkeys(_subtypes(CaseStatusChanged), _status_changed),
+    **dict.fromkeys(_subtypes(WorkerExecutionFinished), _attempt_finished),
+    CaseStarted: _started,
+    ContextChanged: _context_changed,
+    SignalReceived: _signal,
+    WorkerScheduled: _scheduled,
+    WorkerExecutionStarted: _attempt_started,
+    GoalReached: _goal_reached,
+    MilestoneActivated: _milestone_activated,
+    MilestoneReached: _milestone_reached,
+    MilestoneSlaViolated: _sla_violated,
+    TimerSet: _timer_set,
+    TimerFired: _timer_gone,
+    TimerCancelled: _timer_gone,
+    CaseStalled: _stalled,
+    DefinitionAdopted: _adopted,
+    LimitReached: _limit_reached,
+    BudgetExhausted: _budget_exhausted,
+    DeliberationStarted: _deliberation_started,
+    DeliberationFinished: _deliberation_answered,
+    DeliberationTimedOut: _deliberation_failed,
+    DeliberationFailed: _deliberation_failed,
+    DeliberationCancelled: _deliberation_cancelled,
+    SelectionDropped: _selection_dropped,
+}

@@ -1,0 +1,273 @@
+"""The structure of a case: a definition with its wiring found and its indexes built; what the engine works from.
+
+The index from a fact to what reads it is why a change costs what it touches and not what is declared.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any, TypeVar, Union, get_type_hints
+
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
+from casehub.binding import Binding, Worker
+from casehub.definition import CaseDefinition
+from casehub.errors import FactError, InputRefusedError, Problem, did_you_mean
+from casehub.events import Event
+from casehub.goals import Goal, GoalExpression, Milestone
+from casehub.sentry import Present, Sentry
+from casehub.values import FactType, Plain
+from casehub.wiring import Wires, WiringError
+
+N = TypeVar("N")
+K = TypeVar("K")
+
+
+@dataclass(slots=True)
+class Structure:
+    """What a definition comes to.
+
+    `types`: of every fact it knows; `inputs`: facts that `start` takes, True where they are required; `brought`: facts
+    that may come from outside later; `readers`, `milestones_of`, `goals_of`: from a fact to what reads it;
+    `triggered`: from an event class to the bindings that wait for it; `hash`: of names, reads, writes, policies and
+    conditions, not of function bodies.
+    """
+
+    definition: CaseDefinition
+    name: str
+    hash: str
+    bindings: dict[str, Binding]
+    milestones: dict[str, Milestone]
+    goals: dict[str, Goal]
+    completion: GoalExpression | None
+    done_when: Sentry | None
+    types: dict[str, FactType]
+    inputs: dict[str, bool]
+    brought: dict[str, FactType]
+    readers: dict[str, tuple[Binding, ...]]
+    milestones_of: dict[str, tuple[Milestone, ...]]
+    goals_of: dict[str, tuple[Goal, ...]]
+    triggered: dict[type[Event], tuple[Binding, ...]]
+    triggered_by_signal: dict[str, tuple[Binding, ...]]
+
+    def written(self) -> set[str]:
+        """The facts that workers write."""
+        return {name for binding in self.bindings.values() for name in binding.writes}
+
+    def writers(self, fact: str) -> tuple[Binding, ...]:
+        """The bindings whose workers write a fact."""
+        return tuple(binding for binding in self.bindings.values() if fact in binding.writes)
+
+
+def structure_of(definition: CaseDefinition, execution: type, view: type) -> tuple[Structure, list[Problem]]:
+    """The structure of a definition, and what is wrong with its wiring.
+
+    `execution` and `view`: the classes of the engine's own objects that a parameter may ask for.
+    """
+    problems: list[Problem] = []
+    inputs = _model_fields(definition.inputs)
+    types = _fact_types(definition, inputs, problems)
+    wires = Wires(types, {name: offered for name, (offered, _) in definition.resources.items()}, execution, view)
+    bindings = [_wired(binding, wires, problems) for binding in definition.bindings]
+    milestones = [_milestone(milestone, wires, problems) for milestone in definition.milestones]
+    goals = [_goal(goal, wires, problems) for goal in definition.goals]
+    done_when = None
+    if definition.done_when is not None:
+        done_when = _sentry(definition.done_when, wires, "done_when", problems)
+
+    written = {name for binding in bindings for name in binding.writes}
+    brought = {**definition.signals, **definition.external}
+    if definition.inputs is not None:
+        required = {name: needed for name, (_, needed) in inputs.items()}
+    else:
+        required = {}
+        for binding in bindings:
+            for worker in binding.workers:
+                for name in worker.reads:
+                    if name not in written and name not in brought:
+                        required[name] = required.get(name, False) or name in worker.required
+    for name in brought:
+        if name not in required and name not in definition.external:
+            required.setdefault(name, False)
+    for binding in bindings:
+        for worker in binding.workers:
+            for parameter in worker.parameters:
+                if parameter.fact is not None and parameter.fact not in types:
+                    types[parameter.fact] = parameter.type
+    declared = {goal.name for goal in goals}
+    if definition.completion is not None:
+        goals += [
+            Goal(name, Present(name))
+            for name in dict.fromkeys(definition.completion.goals)
+            if name not in declared and (name in written or name in required or name in brought)
+        ]
+    named = {binding.name: binding for binding in bindings}
+    structure = Structure(
+        definition=definition,
+        name=definition.name,
+        hash=_hash(definition, bindings, milestones, goals),
+        bindings=named,
+        milestones={milestone.name: milestone for milestone in milestones},
+        goals={goal.name: goal for goal in goals},
+        completion=definition.completion,
+        done_when=done_when,
+        types=types,
+        inputs=required,
+        brought={name: types[name] for name in brought},
+        readers=_index(named.values(), lambda binding: binding.reads),
+        milestones_of=_index(milestones, lambda m: m.when.reads | (m.entry.reads if m.entry else frozenset())),
+        goals_of=_index(goals, lambda goal: goal.when.reads),
+        triggered=_index(named.values(), lambda binding: binding.on.events),
+        triggered_by_signal=_index(named.values(), lambda binding: binding.on.signals),
+    )
+    return structure, problems
+
+
+def _index(things: Iterable[N], keys: Callable[[N], Iterable[K]]) -> dict[K, tuple[N, ...]]:
+    found: dict[K, list[N]] = {}
+    for thing in things:
+        for key in keys(thing):
+            found.setdefault(key, []).append(thing)
+    return {key: tuple(entries) for key, entries in found.items()}
+
+
+def _fact_types(
+    definition: CaseDefinition, inputs: Mapping[str, tuple[Any, bool]], problems: list[Problem]
+) -> dict[str, FactType]:
+    """The type of each fact that somebody declares: writers first, then inputs, signals and external facts."""
+    declared: dict[str, list[Any]] = {}
+    for worker in definition.workers:
+        for name in worker.writes:
+            declared.setdefault(name, []).append(definition.returned.get(worker.name, Any))
+    for name, (annotation, _) in inputs.items():
+        declared.setdefault(name, []).append(annotation)
+    for name, annotation in {**definition.signals, **definition.external}.items():
+        declared.setdefault(name, []).append(annotation)
+    types: dict[str, FactType] = {}
+    for name, found in declared.items():
+        distinct = [each for place, each in enumerate(found) if each not in found[:place]]
+        union: Any = Any if Any in distinct else Union[tuple(distinct)]  # noqa: UP007 - built from parts at run time
+        try:
+            types[name] = FactType(union)
+        except FactError as error:
+            problems.append(Problem(f"fact {name!r}", str(error), "or return a plain value"))
+            types[name] = FactType()
+    return types
+
+
+def _model_fields(model: type | None) -> dict[str, tuple[Any, bool]]:
+    """The fields of an inputs model with their types, and whether they are required."""
+    if model is None:
+        return {}
+    if issubclass(model, BaseModel):
+        return {name: (info.annotation, info.is_required()) for name, info in model.model_fields.items()}
+    hints = get_type_hints(model)
+    if is_dataclass(model):
+        defaults = {f.name for f in fields(model) if f.default is f.default_factory}
+        return {name: (hint, name in defaults) for name, hint in hints.items()}
+    needed: frozenset[str] = getattr(model, "__required_keys__", frozenset(hints))
+    return {name: (hint, name in needed) for name, hint in hints.items()}
+
+
+def _wired(binding: Binding, wires: Wires, problems: list[Problem]) -> Binding:
+    workers = tuple(_wire_worker(worker, wires, problems) for worker in binding.workers)
+    guard = None if binding.when is None else _sentry(binding.when, wires, f"binding {binding.name!r}", problems)
+    own = tuple(dict.fromkeys(name for worker in workers for name in worker.reads))
+    reads = tuple(dict.fromkeys((*own, *sorted(guard.reads if guard else ()), *binding.on.facts)))
+    return replace(
+        binding,
+        workers=workers,
+        when=guard,
+        requires=tuple(dict.fromkeys(name for worker in workers for name in worker.required)),
+        watches=binding.on.facts or (() if binding.on.occurs else reads),
+        reads=reads,
+    )
+
+
+def _wire_worker(worker: Worker, wires: Wires, problems: list[Problem]) -> Worker:
+    parameters = []
+    for parameter in worker.parameters:
+        try:
+            parameters.append(wires.wire(parameter))
+        except WiringError as error:
+            problems.append(Problem(f"worker {worker.name!r}", str(error), error.remedy))
+        except FactError as error:
+            problems.append(
+                Problem(f"worker {worker.name!r}", f"parameter {parameter.name!r}: {error}", "or wire it as a resource")
+            )
+    return replace(worker, parameters=tuple(parameters))
+
+
+def _sentry(sentry: Sentry, wires: Wires, subject: str, problems: list[Problem]) -> Sentry:
+    try:
+        return sentry.wired(wires)
+    except (WiringError, FactError) as error:
+        problems.append(Problem(subject, str(error), getattr(error, "remedy", "name the fact as its parameter")))
+        return sentry
+
+
+def _milestone(milestone: Milestone, wires: Wires, problems: list[Problem]) -> Milestone:
+    subject = f"milestone {milestone.name!r}"
+    entry = None if milestone.entry is None else _sentry(milestone.entry, wires, subject, problems)
+    return replace(milestone, when=_sentry(milestone.when, wires, subject, problems), entry=entry)
+
+
+def _goal(goal: Goal, wires: Wires, problems: list[Problem]) -> Goal:
+    return replace(goal, when=_sentry(goal.when, wires, f"goal {goal.name!r}", problems))
+
+
+def _hash(definition: CaseDefinition, bindings: list[Binding], milestones: list[Milestone], goals: list[Goal]) -> str:
+    lines = [
+        definition.name,
+        str(definition.completion),
+        str(definition.done_when),
+        str(definition.limits),
+        str(definition.budget),
+    ]
+    lines += [
+        f"{b.name} {[(w.name, w.reads, w.writes, w.capability) for w in b.workers]} {b.when} {b.on} {_without_functions(b)}"
+        for b in bindings
+    ]
+    lines += [f"{m.name} {m.when} {m.entry} {m.sla}" for m in milestones]
+    lines += [f"{g.name} {g.when} {g.failure}" for g in goals]
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
+
+
+def _without_functions(binding: Binding) -> str:
+    policy = binding.policy
+    return f"{policy.refire} {policy.limit} {policy.merge.__name__} {policy.retry} {policy.timeout} {policy.outcomes} {policy.estimate} {policy.budget}"
+
+
+def started_with(structure: Structure, facts: Mapping[str, Any]) -> dict[str, Plain]:
+    """The facts that a case starts with, made plain, an inputs model's defaults among them.
+
+    Raises `InputRefusedError` for a missing or an unknown one, `FactError` for one that does not fit its type.
+    """
+    for name in facts:
+        if name not in structure.inputs and not (not structure.definition.strict and name in structure.types):
+            raise InputRefusedError(
+                f"definition {structure.name!r} takes no input {name!r}; {did_you_mean(name, structure.inputs)}"
+            )
+    model = structure.definition.inputs
+    given = dict(facts)
+    if model is not None:
+        try:
+            whole: Any = TypeAdapter(model).validate_python(given)
+        except ValidationError as error:
+            wrong = "; ".join(
+                f"{'.'.join(map(str, e['loc'])) or model.__name__}: {e['msg']}" for e in error.errors(include_url=False)
+            )
+            raise InputRefusedError(f"definition {structure.name!r} cannot start: {wrong}") from None
+        given = (
+            whole
+            if isinstance(whole, dict)
+            else {name: getattr(whole, name) for name in structure.inputs if hasattr(whole, name)}
+        )
+    missing = [name for name, required in structure.inputs.items() if required and name not in given]
+    if missing:
+        raise InputRefusedError(
+            f"definition {structure.name!r} needs the input {', '.join(map(repr, missing))}; give it to start"
+        )
+    return {name: structure.types[name].accept(value, f"input {name!r}") for name, value in given.items()}

@@ -1,0 +1,181 @@
+"""What in a definition can never work, found when a hub is built: the thing, the reason, the remedy."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from difflib import get_close_matches
+
+from casehub.definition import CaseDefinition
+from casehub.errors import DefinitionError, Problem, did_you_mean
+from casehub.policies import Refire
+from casehub.sentry import Sentry
+from casehub.structure import Structure, structure_of
+from casehub.values import type_name
+from casehub.view import CaseView, WorkerExecution
+from casehub.wiring import Parameter, Source
+
+_DIGITS = re.compile(r"\d+")
+SLIP = 0.8
+"""How alike two names must be for one to be taken for a slip of the other."""
+
+
+def build(definition: CaseDefinition) -> Structure:
+    """The structure of a definition that can work. Raises `DefinitionError` with everything that cannot."""
+    structure, problems = structure_of(definition, WorkerExecution, CaseView)
+    found = [*definition.problems, *problems]
+    for check in _CHECKS:
+        found.extend(check(structure))
+    if found:
+        raise DefinitionError(definition.name, list(dict.fromkeys(found)))
+    return structure
+
+
+def _duplicate_names(structure: Structure) -> Iterator[Problem]:
+    definition = structure.definition
+    for what, names in (
+        ("worker", [worker.name for worker in definition.workers]),
+        ("binding", [binding.name for binding in definition.bindings]),
+        ("milestone", [milestone.name for milestone in definition.milestones]),
+        ("goal", [goal.name for goal in definition.goals]),
+    ):
+        for name, count in Counter(names).items():
+            if count > 1:
+                yield Problem(
+                    f"{what} {name!r}", f"is declared {count} times", "give each a name of its own with name="
+                )
+
+
+def _facts_that_nobody_brings(structure: Structure) -> Iterator[Problem]:
+    """Facts that are read and neither written, nor inputs, nor brought from outside."""
+    if not structure.definition.strict:
+        return
+    written, known = structure.written(), _known(structure)
+    open_inputs = structure.definition.inputs is None
+    for binding in structure.bindings.values():
+        for worker in binding.workers:
+            for name in worker.reads:
+                near = _slips(name, written)
+                if name not in known:
+                    yield _nobody(f"worker {worker.name!r}", "reads", name, known)
+                elif open_inputs and name in structure.inputs and name not in structure.brought and near:
+                    yield Problem(
+                        f"worker {worker.name!r}",
+                        f"reads {name!r}, which nobody writes; did you mean {near[0]!r}",
+                        f"or, if {name!r} is an input, declare it with inputs=",
+                    )
+    for subject, sentry in _sentries(structure):
+        for name in sorted(sentry.reads):
+            if name not in known:
+                yield _nobody(subject, "tests", name, known)
+
+
+def _slips(name: str, written: Iterable[str]) -> list[str]:
+    """Written facts that the name may be a slip of; names that differ in their numbers alone are meant to."""
+    likely = [other for other in written if _DIGITS.sub("", other) != _DIGITS.sub("", name)]
+    return get_close_matches(name, likely, n=1, cutoff=SLIP)
+
+
+def _nobody(subject: str, verb: str, name: str, known: Iterable[str]) -> Problem:
+    return Problem(
+        subject,
+        f"{verb} {name!r}, which nobody writes and which is no input and no signal",
+        f"{did_you_mean(name, known)} (or declare it with signals= or external=)",
+    )
+
+
+def _triggers(structure: Structure) -> Iterator[Problem]:
+    known = _known(structure)
+    for binding in structure.bindings.values():
+        for name in binding.on.facts:
+            if name not in known and structure.definition.strict:
+                yield _nobody(f"binding {binding.name!r}", "waits for a change of", name, known)
+        for signal in binding.on.signals:
+            if signal not in structure.definition.signals:
+                yield Problem(
+                    f"binding {binding.name!r}",
+                    f"waits for the signal {signal!r}, which signals= does not declare",
+                    did_you_mean(signal, structure.definition.signals),
+                )
+        if not binding.reads and not binding.on.occurs and binding.policy.refire is not Refire.ONCE:
+            yield Problem(
+                f"binding {binding.name!r}",
+                "reads no fact and has no trigger, so it fires once, at the start",
+                "say refire='once' if that is meant, or name what it reads",
+            )
+
+
+def _goals(structure: Structure) -> Iterator[Problem]:
+    expression = structure.completion
+    if expression is None:
+        return
+    if expression.empty:
+        yield Problem(
+            "goal", f"the expression {expression} is empty and would hold at once", "name the goals that it joins"
+        )
+    known = _known(structure)
+    for name in dict.fromkeys(expression.goals):
+        if name not in structure.goals:
+            yield Problem(
+                f"goal {name!r}",
+                "is used but not declared, and no fact has this name",
+                did_you_mean(name, {*structure.goals, *known}),
+            )
+
+
+def _types(structure: Structure) -> Iterator[Problem]:
+    """Readers whose type cannot be what the fact is."""
+    for binding in structure.bindings.values():
+        for worker in binding.workers:
+            for parameter in worker.parameters:
+                if parameter.source is Source.FACT and _misfit(structure, parameter):
+                    declared = structure.types[parameter.target].annotation
+                    yield Problem(
+                        f"worker {worker.name!r}",
+                        f"reads {parameter.target!r} as {type_name(parameter.annotation)}, and it is {type_name(declared)}",
+                        "make the two types agree",
+                    )
+
+
+def _misfit(structure: Structure, parameter: Parameter) -> bool:
+    declared = structure.types.get(parameter.target)
+    if declared is None:
+        return False
+    one, other = declared.annotation, parameter.annotation
+    if not isinstance(one, type) or not isinstance(other, type) or object in (one, other) or one is other:
+        return False
+    return not (issubclass(one, other) or issubclass(other, one) or {one, other} <= {int, float})
+
+
+def _writers(structure: Structure) -> Iterator[Problem]:
+    for binding in structure.bindings.values():
+        for worker in binding.workers:
+            for name in worker.writes:
+                if not name.isidentifier():
+                    yield Problem(
+                        f"worker {worker.name!r}",
+                        f"writes {name!r}, which is no name",
+                        "use letters, digits and underscores",
+                    )
+
+
+def _sentries(structure: Structure) -> Iterator[tuple[str, Sentry]]:
+    for binding in structure.bindings.values():
+        if binding.when is not None:
+            yield f"binding {binding.name!r}", binding.when
+    for milestone in structure.milestones.values():
+        yield f"milestone {milestone.name!r}", milestone.when
+        if milestone.entry is not None:
+            yield f"milestone {milestone.name!r}", milestone.entry
+    for goal in structure.goals.values():
+        yield f"goal {goal.name!r}", goal.when
+    if structure.done_when is not None:
+        yield "done_when", structure.done_when
+
+
+def _known(structure: Structure) -> set[str]:
+    return structure.written() | set(structure.inputs) | set(structure.brought)
+
+
+_CHECKS = (_duplicate_names, _facts_that_nobody_brings, _triggers, _goals, _types, _writers)

@@ -1,0 +1,264 @@
+"""What a fact's value may be, and how it becomes JSON and comes back.
+
+The context and the event log hold *plain* values: `None`, `bool`, `int`, `float`, `str`, lists and string-keyed
+dictionaries of these. Types are a lens at the edges: a `FactType` turns what a worker returns into a plain value
+(checked by decoding it again and comparing) and a plain value into a fresh object for whoever reads it. So what is
+read is never shared with what is stored, and nothing in a log names a class.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from enum import Enum
+from types import NoneType, UnionType
+from typing import Annotated, Any, Final, Union, get_args, get_origin
+
+from pydantic import PydanticSchemaGenerationError, PydanticUserError, TypeAdapter, ValidationError
+from pydantic_core import PydanticSerializationError, to_json
+
+from casehub.errors import FactError, LimitError
+
+Plain = None | bool | int | float | str | list[Any] | dict[str, Any]
+"""A JSON value in Python's own types."""
+
+MAX_DEPTH: Final = 64
+"""Deepest nesting of a value."""
+MAX_INTEGER: Final = 10**64
+"""Integers of a larger magnitude are refused: other systems that read the log could not."""
+MAX_SIZE: Final = 1_048_576
+"""Largest value, in characters and items, counted while it is made plain."""
+
+_SCALARS: Final = frozenset({str, int, float, bool, NoneType})
+
+
+class Absent(Enum):
+    """The type of `ABSENT`."""
+
+    ABSENT = "ABSENT"
+
+    def __repr__(self) -> str:
+        return "ABSENT"
+
+    def __bool__(self) -> bool:
+        return False
+
+
+ABSENT: Final = Absent.ABSENT
+"""A fact that is not there. Returned for a name, it deletes the fact; it is not `None`, which is a value."""
+
+
+def plain(value: object, where: str) -> Plain:
+    """`value` in Python's own JSON types, freshly made.
+
+    Subclasses of `dict`, `list`, `str`, `int` and `float` become these; a tuple becomes a list. Raises `FactError`
+    naming `where` for what JSON cannot hold (NaN, lone surrogates, NUL, other types, keys that are no strings,
+    cycles) and `LimitError` for what is too deep or too large.
+    """
+    kind = type(value)
+    if kind is str and value.isascii() and len(value) < MAX_SIZE and "\0" not in value:  # type: ignore[attr-defined, arg-type, operator]  # `kind` has narrowed it
+        return value  # type: ignore[return-value]  # a str
+    if kind is bool or value is None:
+        return value  # type: ignore[return-value]  # a bool or None
+    return _walk(value, where, 0, [MAX_SIZE])
+
+
+def _walk(value: object, where: str, depth: int, left: list[int]) -> Plain:
+    if depth > MAX_DEPTH:
+        raise LimitError(
+            f"{where}: nested deeper than {MAX_DEPTH} levels, or a cycle; store a flatter value or a reference"
+        )
+    left[0] -= 1
+    result: Plain
+    if value is None or isinstance(value, bool):
+        result = value
+    elif isinstance(value, Enum):
+        raise FactError(
+            f"{where}: {value!r} is an enumeration member; annotate the fact with {type(value).__name__}, or store its value"
+        )
+    elif isinstance(value, str):
+        left[0] -= len(value)
+        result = _text(str(value), where)
+    elif isinstance(value, int):
+        if abs(value) >= MAX_INTEGER:
+            raise FactError(f"{where}: an integer of {len(hex(value)) * 1.2:.0f} or so digits; store it as text")
+        result = int(value)
+    elif isinstance(value, float):
+        if not math.isfinite(value):
+            raise FactError(f"{where}: {value} is not a JSON number; store None or text instead")
+        result = float(value)
+    elif isinstance(value, Mapping):
+        if left[0] > 0:
+            result = {_key(key, where): _walk(item, f"{where}.{key}", depth + 1, left) for key, item in value.items()}
+        else:
+            result = None
+    elif isinstance(value, (list, tuple)):
+        result = (
+            [_walk(item, f"{where}[{index}]", depth + 1, left) for index, item in enumerate(value)]
+            if left[0] > 0
+            else None
+        )
+    else:
+        raise FactError(
+            f"{where}: {type(value).__name__} is no JSON value; annotate the fact with its type "
+            "(a dataclass, a pydantic model, datetime, Decimal ...) so that it can be stored and read back"
+        )
+    if left[0] < 0:
+        raise LimitError(
+            f"{where}: larger than {MAX_SIZE:,} characters and items; store it elsewhere and keep a reference"
+        )
+    return result
+
+
+def _text(value: str, where: str) -> str:
+    if "\0" in value:
+        raise FactError(f"{where}: text with a NUL character; remove it")
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise FactError(
+            f"{where}: text with a lone surrogate at position {error.start}; it is no valid Unicode"
+        ) from None
+    return value
+
+
+def _key(key: object, where: str) -> str:
+    if not isinstance(key, str):
+        raise FactError(f"{where}: the key {key!r} is {type(key).__name__}, and JSON keys are strings; convert it")
+    return _text(str(key), where)
+
+
+def copy(value: Plain) -> Plain:
+    """A plain value that shares nothing mutable with `value`."""
+    if isinstance(value, dict):
+        return {key: copy(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [copy(item) for item in value]
+    return value
+
+
+class FactType:
+    """The type of one fact, or of one reader of it: makes its values plain and brings them back.
+
+    `annotation` is any type that pydantic can take: builtins and their generics, dataclasses, models, `Literal`,
+    enumerations, `datetime`, `Decimal`, unions. `Any` (and `object`) means plain values as they are.
+    Raises `FactError` when pydantic cannot take it.
+    """
+
+    __slots__ = ("_adapter", "_exact", "annotation")
+
+    def __init__(self, annotation: Any = Any) -> None:
+        self.annotation = annotation
+        self._exact = annotation if annotation in _SCALARS else None
+        self._adapter: TypeAdapter[Any] | None = None
+        if annotation is not Any and annotation is not object and self._exact is None:
+            try:
+                self._adapter = TypeAdapter(annotation)
+            except (PydanticSchemaGenerationError, PydanticUserError) as error:
+                raise FactError(
+                    f"type {type_name(annotation)} cannot be stored ({str(error).splitlines()[0]}); use a dataclass, "
+                    "a pydantic model or a type that pydantic knows"
+                ) from None
+
+    def __repr__(self) -> str:
+        return f"FactType({type_name(self.annotation)})"
+
+    def normalise(self, value: object, where: str) -> Plain:
+        """The plain form of `value`, proved to come back equal. Raises `FactError` or `LimitError` naming `where`."""
+        exact = self._exact
+        if exact is not None:
+            if type(value) is exact or (exact is float and type(value) is int):
+                return plain(value, where)
+            raise FactError(
+                f"{where}: {_shown(value)} is {type(value).__name__}, and the fact's type is {exact.__name__}"
+            )
+        if self._adapter is None:
+            return plain(value, where)
+        try:
+            form = plain(self._adapter.dump_python(value, mode="json", by_alias=True, warnings="error"), where)
+            back = self._adapter.validate_json(to_json(form))
+        except (PydanticSerializationError, ValidationError, UserWarning, RecursionError) as error:
+            raise FactError(
+                f"{where}: {_shown(value)} does not fit {type_name(self.annotation)}: {_first(error)}"
+            ) from None
+        if back != value or type(back) is not type(value):
+            raise FactError(
+                f"{where}: {_shown(value)} would come back from the store as {_shown(back)}; "
+                f"annotate the fact so that {type_name(self.annotation)} keeps everything"
+            )
+        return form
+
+    def restore(self, value: Plain, where: str) -> Any:
+        """A fresh object for a plain value. Raises `FactError` when the stored value does not fit the type."""
+        if self._adapter is None:
+            if type(value) in _SCALARS:
+                return value
+            return copy(value)
+        try:
+            return self._adapter.validate_json(to_json(value))
+        except ValidationError as error:
+            raise FactError(
+                f"{where}: the stored value {_shown(value)} does not fit {type_name(self.annotation)}: {_first(error)}"
+            ) from None
+
+    def accept(self, value: object, where: str) -> Plain:
+        """The plain form of a value from outside (a signal, an input): text such as dates and numbers is converted."""
+        if self._adapter is None:
+            return self.normalise(value, where)
+        try:
+            return self.normalise(self._adapter.validate_python(value), where)
+        except ValidationError as error:
+            raise FactError(
+                f"{where}: {_shown(value)} does not fit {type_name(self.annotation)}: {_first(error)}"
+            ) from None
+
+    def is_a(self, kind: type) -> bool:
+        """Whether facts of this type are instances of `kind`; builtins and their generics never match by type."""
+        mine = self.annotation
+        return isinstance(mine, type) and get_origin(mine) is None and not is_builtin(mine) and issubclass(mine, kind)
+
+
+def _first(error: Exception) -> str:
+    if isinstance(error, ValidationError):
+        detail = error.errors(include_url=False)[0]
+        place = ".".join(str(part) for part in detail["loc"])
+        return f"{place}: {detail['msg']}" if place else detail["msg"]
+    return str(error).strip().splitlines()[-1].strip() if str(error) else type(error).__name__
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def is_builtin(annotation: Any) -> bool:
+    """Whether the type is one of Python's own, which never wires by type."""
+    origin = get_origin(annotation) or annotation
+    return origin in (Any, object, Union, UnionType) or getattr(origin, "__module__", "") in (
+        "builtins",
+        "typing",
+        "collections.abc",
+    )
+
+
+def without_none(annotation: Any) -> Any:
+    """`X` for `X | None` and for `Annotated[X, ...]`; everything else as it is."""
+    if get_origin(annotation) is Annotated:
+        return without_none(get_args(annotation)[0])
+    if get_origin(annotation) in (Union, UnionType):
+        rest = [part for part in get_args(annotation) if part is not NoneType]
+        return rest[0] if len(rest) == 1 else Union[tuple(rest)]  # noqa: UP007 - built from parts at run time
+    return annotation
+
+
+def type_name(annotation: Any) -> str:
+    """The type as a person wrote it: `Risk`, `list[str]`."""
+    if isinstance(annotation, type) and get_origin(annotation) is None:
+        return annotation.__name__
+    return str(annotation).replace("typing.", "")
+
+
+def snake_case(name: str) -> str:
+    """`CustomerInsights` as a fact's name: `customer_insights`."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()

@@ -1,0 +1,101 @@
+"""What user code holds while the engine runs it: the view of its case, and the execution it is part of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from casehub.context import CaseContext, Fact
+from casehub.errors import SettingsError
+from casehub.events import ActivationId, CaseId
+from casehub.lifecycle import CaseStatus
+from casehub.query import CaseLog, EventLog
+from casehub.state import CaseState
+from casehub.values import FactType
+
+
+class CaseView:
+    """A case from the inside, read-only and at one version: its facts, its status, its history.
+
+    `now` is the time of the turn or deliberation it was made for (UTC), `in_flight` the bindings whose workers run.
+    """
+
+    __slots__ = ("_facts", "_history", "_log", "_state", "_types", "_upto", "in_flight", "now", "status", "version")
+
+    def __init__(
+        self,
+        state: CaseState,
+        facts: Mapping[str, Fact],
+        types: Mapping[str, FactType],
+        log: EventLog,
+        now: datetime,
+        upto: int | None = None,
+    ) -> None:
+        self._state = state
+        self._facts = facts
+        self._types = types
+        self._history = log
+        self._log: CaseLog | None = None
+        self._upto = upto
+        self.now = now
+        self.status: CaseStatus = state.status
+        self.version: int = state.version
+        self.in_flight: tuple[str, ...] = tuple([activation.binding for activation in state.activations.values()])
+
+    @property
+    def id(self) -> CaseId:
+        return self._state.id
+
+    @property
+    def definition(self) -> str:
+        return self._state.definition
+
+    @property
+    def context(self) -> CaseContext:
+        """The facts."""
+        return CaseContext(self._facts, self._types, self.version)
+
+    @property
+    def log(self) -> CaseLog:
+        """The history of this case and of others, as of the position that the view is fixed at."""
+        if self._log is None:
+            self._log = CaseLog(self._history, self.id, self.definition, self._state.tenant, self._upto, self.now)
+        return self._log
+
+
+@dataclass(slots=True)
+class WorkerExecution:
+    """One attempt of a worker, for the worker that asks for it by this type.
+
+    `attempt` counts from 1; `idempotency_key` is the same for all attempts of an activation; `deadline` is a time of
+    the monotonic clock, None without a time limit.
+    """
+
+    activation: ActivationId
+    binding: str
+    attempt: int
+    case: CaseView
+    deadline: float | None = None
+    charges: dict[str, float] = field(default_factory=dict)
+    beat: Callable[[], None] = lambda: None
+
+    @property
+    def idempotency_key(self) -> str:
+        return self.activation
+
+    @property
+    def log(self) -> CaseLog:
+        return self.case.log
+
+    def heartbeat(self) -> None:
+        """Say that the work goes on: an attempt with a time limit gets its full time again from here."""
+        self.beat()
+
+    def charge(self, *, tokens: float = 0.0, money: float = 0.0) -> None:
+        """Count what this attempt has spent against the budgets; it adds up. Raises `SettingsError` below zero."""
+        for unit, amount in (("tokens", tokens), ("money", money)):
+            if amount < 0:
+                raise SettingsError(f"charge({unit}={amount}): spending cannot be negative")
+            if amount:
+                self.charges[unit] = self.charges.get(unit, 0.0) + amount
