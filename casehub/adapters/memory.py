@@ -99,14 +99,17 @@ class MemoryStore:
                 results.append(Conflict(version))
                 failed.add(case)
                 continue
-            if not version and events:
-                started = self._started.setdefault(envelope.tenant, {"": []})
-                started[""].append(case)
-                started.setdefault(envelope.definition, []).append(case)
-            case.events.extend(events)
-            case.status = turn.status
-            case.stalled = turn.stalled
-            envelope.seq = seq = len(log) + 1 if events else len(log)
+            if events:
+                if not version:
+                    started = self._started.setdefault(envelope.tenant, {"": []})
+                    started[""].append(case)
+                    started.setdefault(envelope.definition, []).append(case)
+                case.events.extend(events)
+                case.status = turn.status
+                case.stalled = turn.stalled
+                envelope.seq = seq = len(log) + 1
+            else:
+                envelope.seq = seq = len(log)
             log.extend(events)
             if key:
                 if case.keys is None:
@@ -241,7 +244,7 @@ def _summary(case: _Case) -> CaseSummary:
     first, last = case.events[0], case.events[-1]
     return CaseSummary(
         case=last.case,
-        definition=last.definition,
+        definition=first.definition,
         status=case.status,
         version=len(case.events),
         seq=last.seq,

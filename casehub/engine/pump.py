@@ -31,7 +31,7 @@ from casehub.events import (
     WorkerExecutionCancelled,
     WorkerExecutionStarted,
 )
-from casehub.inputs import Deliberated, Input
+from casehub.inputs import NEVER, Deliberated, Input
 from casehub.spi import CommitResult, Committed, Turn
 
 log = structlog.get_logger("casehub.engine")
