@@ -18,7 +18,7 @@ class Worker:
 
     `writes`: the facts that its result may bring, in order of declaration; `mapping`: it returns a mapping of them
     rather than the value of the one. Several workers of one `capability` are alternatives for one binding. `is_async`:
-    a coroutine function; others run in a thread.
+    a coroutine function; others run in a thread. `looks_in`: it asks for its execution or the view of its case.
     """
 
     name: str
@@ -28,11 +28,7 @@ class Worker:
     mapping: bool = False
     capability: str = ""
     is_async: bool = True
-
-    @property
-    def looks_in(self) -> bool:
-        """Whether it asks for its execution or for the view of its case."""
-        return any(p.source in (Source.EXECUTION, Source.VIEW) for p in self.parameters)
+    looks_in: bool = False
 
     @property
     def required(self) -> tuple[str, ...]:
@@ -86,6 +82,14 @@ class Binding:
     @property
     def worker(self) -> Worker:
         """The first of its workers, which gets the activation unless it is left out."""
+        return self.workers[0]
+
+    def worker_named(self, name: str) -> Worker:
+        """One of its workers; the first where none has the name any more."""
+        if len(self.workers) > 1:
+            for worker in self.workers:
+                if worker.name == name:
+                    return worker
         return self.workers[0]
 
     @property

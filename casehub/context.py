@@ -17,9 +17,9 @@ T = TypeVar("T")
 D = TypeVar("D")
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True)
 class Fact:
-    """One fact as the context holds it.
+    """One fact as the context holds it; read-only by contract.
 
     `value` is plain (see `casehub.values`), or `ABSENT` for the tombstone that a deletion leaves; `stamp` the version
     of the event that wrote, deleted, hid or showed it: a newer stamp is a change. `by` is `kind:name`, `cause` the

@@ -107,3 +107,11 @@ class UnknownEvent(Event):
 
     type: str
     body: Mapping[str, Plain]
+
+
+def subtypes(kind: type[Event]) -> list[type[Event]]:
+    """A class of events and all its subclasses, which is the topic that it names."""
+    found = [kind]
+    for sub in kind.__subclasses__():
+        found.extend(subtypes(sub))
+    return found

@@ -119,7 +119,15 @@ class CaseHub:
             group = await opening.enter_async_context(anyio.create_task_group())
             wheel = TimerWheel(self.clock, self.store)
             runtime = Runtime(
-                self.store, bus, self.clock, wheel, self._executor, group.start_soon, self._chance, resources
+                store=self.store,
+                bus=bus,
+                clock=self.clock,
+                wheel=wheel,
+                executor=self._executor,
+                spawn=group.start_soon,
+                chance=self._chance,
+                scopes=type(anyio.CancelScope()),
+                resources=resources,
             )
             residents = Residents(runtime, self.structures, self._loops, self.tenant, self._resident)
             self._group, self._runtime, self._residents = group, runtime, residents

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import date, datetime
-from typing import Any, Final
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from casehub.context import Fact
+from casehub.envelope import subtypes
 from casehub.events import (
     ActivationId,
     BudgetExhausted,
@@ -47,8 +48,6 @@ from casehub.events import (
 from casehub.lifecycle import ActivationStatus, CaseStatus, MilestoneStatus, SlaStatus
 from casehub.values import ABSENT
 
-_ONE_CALL: Final[Mapping[str, float]] = {"calls": 1.0}
-
 
 @dataclass(slots=True)
 class Activation:
@@ -69,13 +68,15 @@ class Activation:
 
 @dataclass(slots=True)
 class Firing:
-    """What is remembered of a binding: how often it fired, and the stamps that count as seen.
+    """What is remembered of a binding: how often it fired, its attempts (`calls`), and the stamps that count as seen.
 
     `drops`: how often in a row a choice of it was dropped; `excluded`: workers left out of its current round;
     `outcome`, `then`, `detail`: the event name of how its last attempt ended, what followed, and its message.
     """
 
     count: int = 0
+    calls: int = 0
+    calls_before_today: int = 0
     stamps: Mapping[str, int] | None = None
     occurrence: int = 0
     before: Mapping[str, int] | None = None
@@ -121,9 +122,11 @@ class CaseState:
     occurrences: dict[str, int] = field(default_factory=dict)
     stalled: tuple[str, ...] = ()
     held: set[tuple[str, str]] = field(default_factory=set)
+    calls: int = 0
+    calls_before_today: int = 0
     usage: dict[tuple[str, str], float] = field(default_factory=dict)
     usage_today: dict[tuple[str, str], float] = field(default_factory=dict)
-    today: date | None = None
+    midnight: datetime = datetime.min.replace(tzinfo=UTC)
     deliberation: int = 0
     deliberating: bool = False
     failed_deliberations: int = 0
@@ -137,9 +140,26 @@ class CaseState:
         if self.turn != envelope.turn:
             self.turn = envelope.turn
             self.changed_at = envelope.at
+            if envelope.at >= self.midnight:
+                self._begin_day(envelope.at)
         fold = _FOLDS.get(type(event))
         if fold is not None:
             fold(self, event)
+
+    def _begin_day(self, at: datetime) -> None:
+        """Budgets `per="day"` count from midnight UTC."""
+        self.midnight = at.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(days=1)
+        self.calls_before_today = self.calls
+        self.usage_today.clear()
+        for firing in self.firings.values():
+            firing.calls_before_today = firing.calls
+
+    def spent(self, scope: str, unit: str, *, today: bool = False) -> float:
+        """What the case (`scope="case"`) or a binding has spent of `calls`, `tokens` or `money`, in all or today."""
+        if unit == "calls":
+            counted: CaseState | Firing | None = self if scope == "case" else self.firings.get(scope)
+            return 0.0 if counted is None else float(counted.calls - (counted.calls_before_today if today else 0))
+        return (self.usage_today if today else self.usage).get((scope, unit), 0.0)
 
     def stamp(self, fact: str) -> int:
         """The stamp of a fact; 0 for one that never was."""
@@ -234,13 +254,9 @@ def _scheduled(state: CaseState, event: Any) -> None:
     )
 
 
-def _spend(state: CaseState, event: Any, charges: Mapping[str, float]) -> None:
-    day = event.envelope.at.date()
-    if state.today != day:
-        state.today = day
-        state.usage_today.clear()
+def _spend(state: CaseState, binding: str, charges: Mapping[str, float]) -> None:
     for usage in (state.usage, state.usage_today):
-        for scope in ("case", event.binding):
+        for scope in ("case", binding):
             for unit, amount in charges.items():
                 usage[scope, unit] = usage.get((scope, unit), 0.0) + amount
 
@@ -251,13 +267,14 @@ def _attempt_started(state: CaseState, event: Any) -> None:
         activation.attempt = event.attempt
         activation.worker = event.worker
         activation.status = ActivationStatus.RUNNING
-        _spend(state, event, _ONE_CALL)
+        state.calls += 1
+        state.firings[event.binding].calls += 1
 
 
 def _attempt_finished(state: CaseState, event: Any) -> None:
     activation = state.activations.get(event.activation)
     if event.charges:
-        _spend(state, event, event.charges)
+        _spend(state, event.binding, event.charges)
     if activation is None:
         return
     firing = state.firing(event.binding)
@@ -341,16 +358,9 @@ def _selection_dropped(state: CaseState, event: Any) -> None:
     state.firing(event.binding).drops += 1
 
 
-def _subtypes(kind: type[Event]) -> list[type[Event]]:
-    found: list[type[Event]] = [kind]
-    for sub in kind.__subclasses__():
-        found.extend(_subtypes(sub))
-    return found
-
-
 _FOLDS: dict[type[Event], Callable[[CaseState, Any], None]] = {
-    **dict.fromkeys(_subtypes(CaseStatusChanged), _status_changed),
-    **dict.fromkeys(_subtypes(WorkerExecutionFinished), _attempt_finished),
+    **dict.fromkeys(subtypes(CaseStatusChanged), _status_changed),
+    **dict.fromkeys(subtypes(WorkerExecutionFinished), _attempt_finished),
     CaseStarted: _started,
     ContextChanged: _context_changed,
     SignalReceived: _signal,

@@ -19,7 +19,7 @@ from casehub.events import Event
 from casehub.goals import Goal, GoalExpression, Milestone
 from casehub.sentry import Present, Sentry
 from casehub.values import FactType, Plain
-from casehub.wiring import Wires, WiringError
+from casehub.wiring import Source, Wires, WiringError
 
 N = TypeVar("N")
 K = TypeVar("K")
@@ -197,7 +197,8 @@ def _wire_worker(worker: Worker, wires: Wires, problems: list[Problem]) -> Worke
             problems.append(
                 Problem(f"worker {worker.name!r}", f"parameter {parameter.name!r}: {error}", "or wire it as a resource")
             )
-    return replace(worker, parameters=tuple(parameters))
+    looks_in = any(parameter.source in (Source.EXECUTION, Source.VIEW) for parameter in parameters)
+    return replace(worker, parameters=tuple(parameters), looks_in=looks_in)
 
 
 def _sentry(sentry: Sentry, wires: Wires, subject: str, problems: list[Problem]) -> Sentry:

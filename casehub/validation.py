@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
+from typing import Any
 
 from casehub.definition import CaseDefinition
 from casehub.errors import DefinitionError, Problem, did_you_mean
@@ -143,7 +144,9 @@ def _misfit(structure: Structure, parameter: Parameter) -> bool:
     if declared is None:
         return False
     one, other = declared.annotation, parameter.annotation
-    if not isinstance(one, type) or not isinstance(other, type) or object in (one, other) or one is other:
+    if not isinstance(one, type) or not isinstance(other, type) or one is other:
+        return False
+    if {object, Any} & {one, other}:  # `Any` is a class, of which nothing else is one
         return False
     return not (issubclass(one, other) or issubclass(other, one) or {one, other} <= {int, float})
 

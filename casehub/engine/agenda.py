@@ -5,10 +5,11 @@ Only bindings that something happened to are judged again: a change costs what i
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from casehub.binding import Binding
+from casehub.envelope import subtypes
 from casehub.errors import CaseHubError
 from casehub.events import (
     CaseStatusChanged,
@@ -78,29 +79,36 @@ class Agenda:
 
     def observe(self, event: Event) -> None:
         """Note which bindings an event may have changed the answer for."""
-        structure = self._structure
         kind = type(event)
-        if kind is ContextChanged:
-            readers = structure.readers
-            dirty = self._dirty
-            for names in (event.facts, event.deleted, event.hidden, event.shown):  # type: ignore[attr-defined]  # by its class
-                for name in names:
-                    for binding in readers.get(name, ()):
-                        dirty[binding.name] = binding
-        elif kind is WorkerScheduled:
-            self.eligible.pop(event.binding, None)  # type: ignore[attr-defined]  # by its class
-        elif isinstance(event, WorkerExecutionFinished):
-            self._touch(event.binding)
-        elif isinstance(event, CaseStatusChanged) and event.before.active != event.after.active:
-            self._dirty.update(structure.bindings)
-        if structure.triggered:
+        look = _OBSERVERS.get(kind)
+        if look is not None:
+            look(self, event)
+        if self._structure.triggered:
             for base in kind.__mro__:
-                for binding in structure.triggered.get(base, ()):
+                for binding in self._structure.triggered.get(base, ()):
                     self._dirty[binding.name] = binding
-        if kind is SignalReceived:
-            for signal in event.signals:  # type: ignore[attr-defined]  # by its class
-                for binding in structure.triggered_by_signal.get(signal, ()):
-                    self._dirty[binding.name] = binding
+
+    def _context_changed(self, event: ContextChanged) -> None:
+        readers, dirty = self._structure.readers, self._dirty
+        for names in (event.facts, event.deleted, event.hidden, event.shown):
+            for name in names:
+                for binding in readers.get(name, ()):
+                    dirty[binding.name] = binding
+
+    def _scheduled(self, event: WorkerScheduled) -> None:
+        self.eligible.pop(event.binding, None)
+
+    def _settled(self, event: WorkerExecutionFinished) -> None:
+        self._touch(event.binding)
+
+    def _status_changed(self, event: CaseStatusChanged) -> None:
+        if event.before.active != event.after.active:
+            self._dirty.update(self._structure.bindings)
+
+    def _signal_received(self, event: SignalReceived) -> None:
+        for signal in event.signals:
+            for binding in self._structure.triggered_by_signal.get(signal, ()):
+                self._dirty[binding.name] = binding
 
     def _touch(self, name: str) -> None:
         binding = self._structure.bindings.get(name)
@@ -122,6 +130,15 @@ class Agenda:
             order = self._order
             found.sort(key=lambda binding: order[binding.name])
         return found
+
+
+_OBSERVERS: dict[type[Event], Callable[[Agenda, Any], None]] = {
+    ContextChanged: Agenda._context_changed,
+    WorkerScheduled: Agenda._scheduled,
+    SignalReceived: Agenda._signal_received,
+    **dict.fromkeys(subtypes(WorkerExecutionFinished), Agenda._settled),
+    **dict.fromkeys(subtypes(CaseStatusChanged), Agenda._status_changed),
+}
 
 
 def judge(state: CaseState, binding: Binding) -> Verdict:
@@ -202,10 +219,6 @@ def overspent(
     state: CaseState, structure: Structure, scope: str, budget: Budget, binding: Binding
 ) -> tuple[str, float] | None:
     """The unit and bound of a budget that one more attempt of `binding` would break, estimates in flight included."""
-    usage = state.usage
-    if budget.per is not None:
-        today = state.changed_at.date() if state.changed_at is not None else None
-        usage = state.usage_today if state.today == today else {}
     reserved: dict[str, float] = {}
     flying = [structure.bindings[a.binding] for a in state.activations.values() if a.binding in structure.bindings]
     for planned in (*(b for b in flying if scope in ("case", b.name)), binding):
@@ -214,7 +227,7 @@ def overspent(
                 reserved[unit] = reserved.get(unit, 0.0) + amount
     reserved["calls"] = 1.0
     for unit, bound in budget.units().items():
-        spent = usage.get((scope, unit), 0.0)
+        spent = state.spent(scope, unit, today=budget.per == "day")
         if spent >= bound or spent + reserved.get(unit, 0.0) > bound:
             return unit, bound
     return None

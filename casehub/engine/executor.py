@@ -71,14 +71,19 @@ class Attempt:
         if self._scope is not None:
             self._scope.cancel()
 
-    async def run(self, executor: Executor, resources: Mapping[str, Any], view: CaseView | None) -> Returned | None:
-        """Run the worker and say what came of it; None when it was called off. `view`: for a worker that looks in."""
+    async def run(
+        self, executor: Executor, resources: Mapping[str, Any], view: CaseView | None, scopes: type[anyio.CancelScope]
+    ) -> Returned | None:
+        """Run the worker and say what came of it; None when it was called off.
+
+        `view`: for a worker that looks in; `scopes`: the class of cancel scopes of the running backend.
+        """
         limit = self.binding.policy.timeout
         execution = None if view is None else WorkerExecution(self.id, self.binding.name, self.number, view)
         result = Returned(activation=self.id, attempt=self.number)
         if not self.wanted():
             return None
-        scope = self._scope = anyio.CancelScope()
+        scope = self._scope = scopes()
         try:
             with scope:
                 if limit is not None:

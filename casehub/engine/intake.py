@@ -90,7 +90,7 @@ class Intake:
                 yield self._dropped(input, activation)
             return
         binding = self.structure.bindings[activation.binding]
-        worker = next(worker for worker in binding.workers if worker.name == activation.worker)
+        worker = binding.worker_named(activation.worker)
         if input.error is None and input.expired is None:
             try:
                 facts, deleted = self._written(binding, worker, activation, input.value)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 from casehub.binding import Binding
 from casehub.engine.agenda import Agenda, explain, hold, holds, occurrence
@@ -34,7 +35,11 @@ from casehub.events import (
     TimerFired,
     TimerSet,
     WorkerExecutionCancelled,
+    WorkerExecutionDeclined,
+    WorkerExecutionExpired,
+    WorkerExecutionFailed,
     WorkerExecutionFinished,
+    WorkerExecutionInterrupted,
     WorkerExecutionStarted,
     WorkerScheduled,
 )
@@ -52,7 +57,7 @@ from casehub.view import CaseView
 class LiveCase:
     """A case in memory: its state, its structure, its loop control, its agenda."""
 
-    __slots__ = ("_events", "_intake", "_turn", "agenda", "deliberations", "log", "loop", "state", "structure")
+    __slots__ = ("_fault", "_intake", "_turn", "agenda", "deliberations", "log", "loop", "state", "structure")
 
     def __init__(
         self, state: CaseState, structure: Structure, loop: LoopControl, log: EventLog, chance: random.Random
@@ -65,6 +70,7 @@ class LiveCase:
         self.deliberations = Deliberations()
         self._intake = Intake(state, structure, chance)
         self._turn = Turn(Envelope(case=state.id))
+        self._fault: CaseFaulted | None = None
         if state.control is None:
             state.control = loop.initial()
 
@@ -118,9 +124,8 @@ class LiveCase:
 
     def _record(self, events: Iterable[Event]) -> None:
         """Put events into the turn, in order, each closed under reactions before the next."""
-        state, structure, turn, loop = self.state, self.structure, self._turn, self.loop
-        envelope, recorded, agenda = turn.envelope, turn.events, self.agenda
-        handles = loop.handles
+        state, loop, agenda, recorded = self.state, self.loop, self.agenda, self._turn.events
+        envelope = self._turn.envelope
         waiting: deque[Event] = deque()
         for first in events:
             event = first
@@ -129,33 +134,37 @@ class LiveCase:
                 event.version = state.version + 1
                 state.apply(event)
                 recorded.append(event)
-                kind = type(event)
                 agenda.observe(event)
+                kind = type(event)
+                if kind in loop.handles:
+                    state.control = loop.apply(state.control, event)
+                    _follow(waiting, loop.react(state, event), event)
+                reactors = REACTORS.get(kind)
+                if reactors is not None:
+                    for reactor in reactors:
+                        _follow(waiting, reactor(state, self.structure, event), event)
+                note = _NOTES.get(kind)
+                if note is not None:
+                    note(self, event)
                 if not loop.immediate:
                     self.deliberations.observe(event)
-                if kind in handles:
-                    state.control = loop.apply(state.control, event)
-                    self._follow(waiting, loop.react(state, event), event)
-                for reactor in REACTORS.get(kind, ()):
-                    self._follow(waiting, reactor(state, structure, event), event)
-                if kind is TimerSet:
-                    turn.timers[event.timer] = event.due  # type: ignore[attr-defined]  # by its class
-                elif kind is TimerFired or kind is TimerCancelled:
-                    turn.timers[event.timer] = None  # type: ignore[attr-defined]  # by its class
-                elif isinstance(event, WorkerExecutionFinished) and event.then == OnOutcome.FAULT_CASE:
-                    why = getattr(event, "message", "") or getattr(event, "reason", "") or event.name
-                    self._end(
-                        CaseFaulted(before=state.status, reason=f"worker {event.worker!r}: {why}", cause=event.version)
-                    )
                 if not waiting:
                     break
                 event = waiting.popleft()
 
-    @staticmethod
-    def _follow(waiting: deque[Event], events: Iterable[Event], cause: Event) -> None:
-        for event in events:
-            event.cause = cause.version
-            waiting.append(event)
+    def _timer_set(self, event: TimerSet) -> None:
+        self._turn.timers[event.timer] = event.due
+
+    def _timer_gone(self, event: TimerFired | TimerCancelled) -> None:
+        self._turn.timers[event.timer] = None
+
+    def _ended_badly(self, event: WorkerExecutionFinished) -> None:
+        """Remember the outcome that faults the case by its binding's policy."""
+        if event.then == OnOutcome.FAULT_CASE:
+            why = getattr(event, "message", "") or getattr(event, "reason", "") or event.name
+            self._fault = CaseFaulted(
+                before=self.state.status, reason=f"worker {event.worker!r}: {why}", cause=event.version
+            )
 
     def _at_start(self) -> Iterator[Event]:
         """Conditions that hold without any fact are tested once, as if everything had changed."""
@@ -216,18 +225,20 @@ class LiveCase:
     def _done(self) -> CaseEnded | None:
         """How the case ends, if its goals or its own rule say that it does."""
         state, structure = self.state, self.structure
-        if structure.completion is not None and structure.completion.satisfied(state.goals):
+        if state.goals and structure.completion is not None and structure.completion.satisfied(state.goals):
             return CaseCompleted(before=state.status, reason=f"goal {structure.completion}")
         for goal in structure.goals.values():
             if goal.failure and goal.name in state.goals:
                 return CaseFaulted(before=state.status, reason=f"failure goal {goal.name!r} is reached")
+        if self._fault is not None:
+            return self._fault
         if structure.done_when is not None and holds(structure.done_when, state, "done_when"):
             return CaseCompleted(before=state.status, reason=f"done_when {structure.done_when}")
         return None
 
     def _ask(self, eligible: list[Binding]) -> Sequence[Binding]:
         """The answer of a loop control that never suspends."""
-        selecting = self.loop.select(self.view(), eligible)
+        selecting = self.loop.select(self._view_of_turn(), eligible)
         try:
             selecting.send(None)
         except StopIteration as answered:
@@ -328,16 +339,37 @@ class LiveCase:
 
     # ---- looking in
 
-    def view(self, upto: int | None = None, *, frozen: bool = False) -> CaseView:
-        """The case as user code sees it; `frozen`: as it is now, whatever comes."""
+    def view(self, upto: int | None = None) -> CaseView:
+        """The case as user code sees it: as it is now, whatever comes. `upto`: the position its log answers are as of."""
         state = self.state
-        facts = dict(state.facts) if frozen else state.facts
-        return CaseView(state, facts, self.structure.types, self.log, state.changed_at or self._turn.envelope.at, upto)
+        return CaseView(state, dict(state.facts), self.structure.types, self.log, self._turn.envelope.at, upto)
+
+    def _view_of_turn(self) -> CaseView:
+        """The case within its turn, where nothing changes while it is looked at, so nothing is copied."""
+        state = self.state
+        return CaseView(state, state.facts, self.structure.types, self.log, self._turn.envelope.at)
 
     def explain(self, binding: str | None = None) -> list[Explanation]:
         """The verdict on one binding, or on all of them."""
         bindings = self.structure.bindings.values() if binding is None else (self.structure.bindings[binding],)
         return [explain(self.state, self.structure, self.loop, each) for each in bindings]
+
+
+def _follow(waiting: deque[Event], events: Iterable[Event], cause: Event) -> None:
+    for event in events:
+        event.cause = cause.version
+        waiting.append(event)
+
+
+_NOTES: dict[type[Event], Callable[[LiveCase, Any], None]] = {
+    TimerSet: LiveCase._timer_set,
+    TimerFired: LiveCase._timer_gone,
+    TimerCancelled: LiveCase._timer_gone,
+    **dict.fromkeys(
+        (WorkerExecutionFailed, WorkerExecutionDeclined, WorkerExecutionExpired, WorkerExecutionInterrupted),
+        LiveCase._ended_badly,
+    ),
+}
 
 
 def restore(

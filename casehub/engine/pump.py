@@ -254,7 +254,7 @@ class Pump:
                 activation = live.state.activations.get(event.activation)  # type: ignore[attr-defined]  # by its class
                 if activation is not None and activation.attempt == event.attempt:  # type: ignore[attr-defined]  # by its class
                     binding = live.structure.bindings[activation.binding]
-                    worker = next(each for each in binding.workers if each.name == activation.worker)
+                    worker = binding.worker_named(activation.worker)
                     attempt = self.attempts[activation.id] = Attempt(activation, binding, worker, wheel)
                     work.append(attempt)
             elif kind is WorkerExecutionCancelled:
@@ -286,10 +286,10 @@ class Pump:
             if isinstance(work, DeliberationStarted):
                 return await self._deliberate(work)
             live = self.live
-            view = live.view(self.runtime.bus.position, frozen=True) if work.worker.looks_in else None
+            view = live.view(self.runtime.bus.position) if work.worker.looks_in else None
             resources = self.runtime.resources.get(live.structure.name, {})
             try:
-                return await work.run(self.runtime.executor, resources, view)
+                return await work.run(self.runtime.executor, resources, view, self.runtime.scopes)
             finally:
                 if self.attempts.get(work.id) is work:
                     del self.attempts[work.id]
@@ -312,7 +312,7 @@ class Pump:
             try:
                 answer = await deliberate(
                     live.loop,
-                    live.view(started.as_of, frozen=True),
+                    live.view(started.as_of),
                     asked,
                     started.deliberation,
                     stamps_of(live.state, asked),

@@ -5,7 +5,7 @@ A reactor sees the state with the event already in it. What it returns is record
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any, TypeVar
 
 from casehub.engine.agenda import holds
@@ -39,9 +39,14 @@ def activate_first_milestones(state: CaseState, structure: Structure, event: Cas
             yield from _activate(state, milestone)
 
 
-def try_milestones(state: CaseState, structure: Structure, event: ContextChanged) -> Iterator[Event]:
+def try_milestones(state: CaseState, structure: Structure, event: ContextChanged) -> Iterable[Event]:
     """Milestones that read a changed fact."""
-    for milestone in _concerned(structure.milestones_of, event):
+    concerned = _concerned(structure.milestones_of, event)
+    return _try_milestones(state, concerned) if concerned else ()
+
+
+def _try_milestones(state: CaseState, concerned: Iterable[Milestone]) -> Iterator[Event]:
+    for milestone in concerned:
         status = state.milestone(milestone.name).status
         if status is MilestoneStatus.PENDING:
             if milestone.entry is not None and holds(
@@ -64,11 +69,13 @@ def stop_sla(state: CaseState, structure: Structure, event: MilestoneReached) ->
         yield TimerCancelled(timer=timer)
 
 
-def try_goals(state: CaseState, structure: Structure, event: ContextChanged) -> Iterator[Event]:
+def try_goals(state: CaseState, structure: Structure, event: ContextChanged) -> Iterable[Event]:
     """Goals that read a changed fact and have not been reached."""
-    for goal in _concerned(structure.goals_of, event):
-        if goal.name not in state.goals and holds(goal.when, state, f"goal {goal.name!r}"):
-            yield GoalReached(goal=goal.name)
+    return [
+        GoalReached(goal=goal.name)
+        for goal in _concerned(structure.goals_of, event)
+        if goal.name not in state.goals and holds(goal.when, state, f"goal {goal.name!r}")
+    ]
 
 
 def take_timer(state: CaseState, structure: Structure, event: TimerFired) -> Iterator[Event]:
@@ -99,14 +106,16 @@ def _reach(state: CaseState, milestone: Milestone) -> Iterator[Event]:
         yield MilestoneReached(milestone=milestone.name, late=state.milestone(milestone.name).sla is SlaStatus.BREACHED)
 
 
-def _concerned(index: dict[str, tuple[T, ...]], event: ContextChanged) -> Iterable[T]:
+def _concerned(index: dict[str, tuple[T, ...]], event: ContextChanged) -> Collection[T]:
+    """The things that read a fact which the event touches, each once."""
     if not index:
         return ()
     found: dict[int, T] = {}
     for names in (event.facts, event.deleted, event.hidden, event.shown):
         for name in names:
-            for thing in index.get(name, ()):
-                found[id(thing)] = thing
+            if name in index:
+                for thing in index[name]:
+                    found[id(thing)] = thing
     return found.values()
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import anyio
 import structlog
 
 from casehub.bus import Bus
@@ -23,7 +24,8 @@ class Runtime:
     """What the pumps of one hub share. `spawn` starts a task in the hub's group.
 
     `resources`: by definition and name; `pumping`, `working`: how many pumps hold their role, how many attempts and
-    deliberations run; `draining`: nothing new is started.
+    deliberations run; `scopes`: the backend's class of cancel scopes, which anyio would look up for each attempt;
+    `draining`: nothing new is started.
     """
 
     store: CaseStore
@@ -33,6 +35,7 @@ class Runtime:
     executor: Executor
     spawn: Callable[..., object]
     chance: random.Random
+    scopes: type[anyio.CancelScope]
     resources: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     pumping: int = 0
     working: int = 0
