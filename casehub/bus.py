@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
+from contextlib import aclosing
 from typing import Final, Generic, TypeVar
 
 from casehub.errors import HubClosedError
@@ -149,13 +150,14 @@ class Subscription(Generic[E]):
         bus = self._bus
         oldest = bus.ring[0].envelope.seq if bus.ring else bus.position + 1
         if self._seen < oldest - 1:
-            async for events in bus.log.tail(self._seen):
-                self._look(events)
-                if self._ready:
-                    return
+            async with aclosing(bus.log.tail(self._seen)) as batches:
+                async for events in batches:
+                    self._look(events)
+                    if self._ready:
+                        return
         oldest = bus.ring[0].envelope.seq if bus.ring else bus.position + 1
         if self._seen >= oldest - 1:
-            self._cursor = bus.first
+            self._cursor = bus.end if self._seen >= bus.position else bus.first
 
     def _look(self, events: Sequence[Event]) -> None:
         kinds, case, seen = self._kinds, self._case, self._seen

@@ -14,7 +14,7 @@ import warnings
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 import anyio
 import structlog
@@ -53,6 +53,9 @@ else:
 
 log = structlog.get_logger("casehub.hub")
 E = TypeVar("E", bound=Event)
+
+HAND_ON: Final = 5.0
+"""Seconds that subscribers get, when a hub is left in peace, for what has been committed."""
 
 Loops = LoopControl | Mapping[str, LoopControl]
 
@@ -147,6 +150,10 @@ class CaseHub:
         runtime.bus.close()
         if isinstance(self.store, Volatile):
             _warn_of(residents.open_cases())
+        if error is None:
+            with anyio.move_on_after(HAND_ON):
+                for subscriber in self._subscribers:
+                    await subscriber.ended.wait()
         if group is not None:
             group.cancel_scope.cancel()
         # What the block raised is its own and passes by the task group; only a cancellation has to go through it.

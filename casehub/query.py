@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -102,7 +102,7 @@ class EventLog(Protocol):
         """The global position of the last committed event; 0 for an empty log."""
         ...
 
-    def tail(self, after: int = 0, tenant: str = "default") -> AsyncIterator[Sequence[Event]]:
+    def tail(self, after: int = 0, tenant: str = "default") -> AsyncGenerator[Sequence[Event], None]:
         """Everything behind a position up to the end of the log, in order, a bounded batch at a time; then it ends."""
         ...
 

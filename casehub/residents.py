@@ -58,7 +58,7 @@ class Residents:
     async def start(self, case: CaseId, structure: Structure, input: Start, *, fresh: bool) -> None:
         """Begin a case; `fresh`: its id cannot be taken. Raises `CaseExistsError` when it is."""
         runtime = self._runtime
-        if not fresh and (case in self._pumps or await runtime.store.load(case, self._tenant)):
+        if not fresh and (case in self._pumps or await runtime.store.load(case, self._tenant) or case in self._pumps):
             raise CaseExistsError(f"case {case!r} is there already; give another case_id, or ask hub.case({case!r})")
         loop = self._loops[structure.name]
         state = CaseState(case, definition=structure.name, tenant=self._tenant, control=loop.initial())

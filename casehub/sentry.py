@@ -180,7 +180,12 @@ class Predicate(Sentry):
         return f"{getattr(self.function, '__name__', 'predicate')}({', '.join(p.name for p in self.parameters)})"
 
 
-Guard = Sentry | Callable[..., bool]
+Guard = (
+    Sentry
+    | Callable[[Any], bool]
+    | Callable[[Any, Any], bool]
+    | Callable[[Any, Any, Any], bool]
+)
 """What `when=` takes."""
 
 

@@ -132,8 +132,8 @@ class CaseStore(Protocol):
         """Timers that have come due, the longest overdue first."""
         ...
 
-    async def next_due(self) -> datetime | None:
-        """When the next timer comes due, over all cases."""
+    async def next_due(self, after: datetime | None = None) -> datetime | None:
+        """When the next timer comes due, over all cases; with `after`, the next one later than that."""
         ...
 
     async def bookmark(self, subscriber: str, seq: int | None = None, tenant: str = "default") -> int:
@@ -181,9 +181,14 @@ class LoopControl(Protocol):
     and `react` want to see (exact classes; list subclasses). `deadline`: how long a `select` may take.
     """
 
-    immediate: bool
-    handles: frozenset[type[Event]]
-    deadline: Duration
+    @property
+    def immediate(self) -> bool: ...
+
+    @property
+    def handles(self) -> frozenset[type[Event]]: ...
+
+    @property
+    def deadline(self) -> Duration: ...
 
     def initial(self) -> Any:
         """The control state of a new case; None for none."""

@@ -117,7 +117,7 @@ def structure_of(definition: CaseDefinition, execution: type, view: type) -> tup
         inputs=required,
         brought={name: types[name] for name in brought},
         readers=_index(named.values(), lambda binding: binding.reads),
-        milestones_of=_index(milestones, lambda m: m.when.reads | (m.entry.reads if m.entry else frozenset())),
+        milestones_of=_index(milestones, lambda m: m.when.reads | (frozenset() if m.entry is None else m.entry.reads)),
         goals_of=_index(goals, lambda goal: goal.when.reads),
         triggered=_index(named.values(), lambda binding: binding.on.events),
         triggered_by_signal=_index(named.values(), lambda binding: binding.on.signals),
@@ -175,7 +175,7 @@ def _wired(binding: Binding, wires: Wires, problems: list[Problem]) -> Binding:
     workers = tuple(_wire_worker(worker, wires, problems) for worker in binding.workers)
     guard = None if binding.when is None else _sentry(binding.when, wires, f"binding {binding.name!r}", problems)
     own = tuple(dict.fromkeys(name for worker in workers for name in worker.reads))
-    reads = tuple(dict.fromkeys((*own, *sorted(guard.reads if guard else ()), *binding.on.facts)))
+    reads = tuple(dict.fromkeys((*own, *sorted(() if guard is None else guard.reads), *binding.on.facts)))
     return replace(
         binding,
         workers=workers,

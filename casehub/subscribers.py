@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeVar
 
+import anyio
 import structlog
 
 from casehub.bus import Bus
@@ -31,9 +32,10 @@ class Subscriber(Generic[E]):
     case: CaseId | None = None
     durable: str | None = None
     failures: int = 0
+    ended: anyio.Event = field(default_factory=anyio.Event)
 
     async def run(self, bus: Bus, store: CaseStore, tenant: str) -> None:
-        """Hand on events until the bus is closed."""
+        """Hand on events until the bus is closed and everything on it has been handed on."""
         after = None if self.durable is None else await store.bookmark(self.durable, tenant=tenant)
         with bus.subscribe(*self.kinds, case=self.case, after=after) as events:
             since = 0
@@ -43,6 +45,7 @@ class Subscriber(Generic[E]):
                 if self.durable is not None and (not events.pending or since >= KEEP_EVERY):
                     since = 0
                     await store.bookmark(self.durable, event.seq, tenant=tenant)
+        self.ended.set()
 
     async def _hand_on(self, event: E) -> None:
         for attempt in range(1, TRIES + 1):

@@ -8,7 +8,7 @@ ended keeps these and its input keys, nothing else.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from heapq import heappop, heappush
@@ -46,6 +46,8 @@ class MemoryStore:
     """Implements `CaseStore` and `EventLog`. What was committed can be opened again as long as the object lives."""
 
     __slots__ = ("_bookmarks", "_cases", "_events", "_heap", "_published", "_settings", "_started")
+
+    volatile: Final = True
 
     def __init__(self) -> None:
         self._events: list[Event] = []
@@ -165,11 +167,13 @@ class MemoryStore:
             heappush(heap, entry)
         return [DueTimer(tenant, case, timer, due) for due, _, tenant, case, timer in found]
 
-    async def next_due(self) -> datetime | None:
+    async def next_due(self, after: datetime | None = None) -> datetime | None:
         heap = self._heap
         while heap and not self._is_set(heap[0]):
             heappop(heap)
-        return heap[0][0] if heap else None
+        if after is None or (heap and heap[0][0] > after):
+            return heap[0][0] if heap else None
+        return min((entry[0] for entry in heap if entry[0] > after and self._is_set(entry)), default=None)
 
     async def bookmark(self, subscriber: str, seq: int | None = None, tenant: str = "default") -> int:
         if seq is not None:
@@ -203,7 +207,7 @@ class MemoryStore:
     async def position(self) -> int:
         return len(self._events)
 
-    async def tail(self, after: int = 0, tenant: str = "default") -> AsyncIterator[Sequence[Event]]:
+    async def tail(self, after: int = 0, tenant: str = "default") -> AsyncGenerator[Sequence[Event], None]:
         while after < len(self._events):
             batch = self._events[max(after, 0) : after + TAIL_BATCH]
             after += len(batch)

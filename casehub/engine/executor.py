@@ -83,9 +83,9 @@ class Attempt:
         result = Returned(activation=self.id, attempt=self.number)
         if not self.wanted():
             return None
-        scope = self._scope = scopes()
+        self._scope = scopes()
         try:
-            with scope:
+            with self._scope:
                 if limit is not None:
                     seconds = limit.total_seconds()
                     self._alarm = self._wheel.alarm(seconds, self._expire)
@@ -95,8 +95,6 @@ class Attempt:
                 result.value = await executor.run(
                     self.worker.function, self._arguments(resources, view, execution), is_async=self.worker.is_async
                 )
-                if self.expired:
-                    result.value, result.expired = None, limit.total_seconds() if limit else 0.0
         except asyncio.CancelledError as error:
             # A cancellation that neither this scope nor the hub asked for comes from the worker itself: a failure of it.
             task = asyncio.current_task()
@@ -110,8 +108,9 @@ class Attempt:
                 self._alarm.cancel()
         if not self.wanted():
             return None
-        if scope.cancelled_caught:
-            result.expired = limit.total_seconds() if limit is not None else 0.0
+        if self.expired and limit is not None:
+            # Whatever it returned or raised after its time was up does not count.
+            result.value, result.error, result.expired = None, None, limit.total_seconds()
         if execution is not None and execution.charges:
             result.charges = execution.charges
         return result

@@ -218,7 +218,7 @@ class LiveCase:
         elif self.deliberations.due(state, eligible):
             self._record(self.deliberations.start(state, eligible, position))
         if not state.activations and not state.deliberating:
-            self._quiescent(bool(eligible))
+            self._quiescent(bool(self.agenda.eligible))
         elif state.status is CaseStatus.WAITING:
             self._record((CaseStatusChanged(before=CaseStatus.WAITING, after=CaseStatus.RUNNING),))
 

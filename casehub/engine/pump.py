@@ -31,7 +31,7 @@ from casehub.events import (
     WorkerExecutionCancelled,
     WorkerExecutionStarted,
 )
-from casehub.inputs import NEVER, Deliberated, Input
+from casehub.inputs import NEVER, Deliberated, Input, TimerDue
 from casehub.spi import CommitResult, Committed, Turn
 
 log = structlog.get_logger("casehub.engine")
@@ -198,7 +198,7 @@ class Pump:
                     await asyncio.sleep(0)
                     began = time.perf_counter()
             if self.runtime.draining:
-                work.clear()
+                self._leave(work)
             for other in work[1:]:
                 self.runtime.spawn(self._work_apart, other)
             if not work:
@@ -214,6 +214,13 @@ class Pump:
             if self.pumping:
                 return
             self._take_role()
+
+    def _leave(self, work: list[Work]) -> None:
+        """Start nothing: the log has it as started, and who opens the store next runs it."""
+        for each in work:
+            if isinstance(each, Attempt):
+                self.attempts.pop(each.id, None)
+        work.clear()
 
     async def _round(self) -> list[Work]:
         """Take a batch of inputs, commit their turns, and answer with what they start."""
@@ -241,6 +248,8 @@ class Pump:
         for ticket, turn in done:
             if turn.events:
                 self._started_by(turn, work)
+            if isinstance(ticket.input, TimerDue):
+                self.runtime.wheel.taken(self.live.state.tenant, self.live.state.id, ticket.input.timer)
             ticket.answer(turn)
         self._tell()
         return work
@@ -265,11 +274,9 @@ class Pump:
                 work.append(event)  # type: ignore[arg-type]  # by its class
             elif kind is DeliberationCancelled and self._deliberation is not None:
                 self._deliberation.cancel()
-        for timer, due in turn.timers.items():
+        for due in turn.timers.values():
             if due is not None:
                 wheel.note(due)
-            else:
-                wheel.cleared(live.state.tenant, live.state.id, timer)
 
     # ---- work
 

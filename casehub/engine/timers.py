@@ -64,11 +64,9 @@ class TimerWheel:
             self._next = due
             self._changed.set()
 
-    def cleared(self, tenant: str, case: CaseId, timer: TimerId) -> None:
-        """A durable timer has been consumed or cancelled by a committed turn."""
+    def taken(self, tenant: str, case: CaseId, timer: TimerId) -> None:
+        """A timer that was posted has had its turn."""
         self._posted.discard((tenant, case, timer))
-        if not self._posted and self._next is None:
-            self.note(self.clock.now())
 
     def next(self) -> float | None:
         """When the next thing is due, on the monotonic clock."""
@@ -117,8 +115,11 @@ class TimerWheel:
             self.fired += 1
             await call(timer)
         if not fresh:
-            # What is due has been posted and waits for its turn, which will make the wheel look again.
-            self._next = None if self._posted else await self._store.next_due()
+            # What is due has been posted and waits for its turn; what was set meanwhile has been noted.
+            self._next = None
+            upcoming = await self._store.next_due(wall)
+            if upcoming is not None:
+                self.note(upcoming)
 
     def _push(self, alarm: Alarm) -> None:
         self._count += 1
