@@ -7,10 +7,11 @@ earlier position, reads on from the log until it is back on the ring: it may be 
 from __future__ import annotations
 
 import asyncio
+import weakref
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from casehub.errors import HubClosedError
 from casehub.events import CaseId, Event
@@ -24,14 +25,19 @@ CAPACITY: Final = 4_096
 
 
 class Bus:
-    """The ring and its subscribers. `position`: the global position of the last published event."""
+    """The ring and its subscribers.
+
+    `position`: the global position of the last published event; `published`: how many were published here; `gaps`: how
+    often something was committed that was not.
+    """
 
     def __init__(self, log: EventLog, capacity: int = CAPACITY) -> None:
         self.log = log
         self.position = 0
         self.closed = False
-        self.subscribers = 0
         self.gaps = 0
+        self.published = 0
+        self._open: weakref.WeakSet[Subscription[Any]] = weakref.WeakSet()
         self._capacity = capacity
         self.ring: list[Turn] = []
         self.first = 0
@@ -48,6 +54,7 @@ class Bus:
                 self.ring.clear()
             self.ring.append(turn)
             self.position = seq + len(turn.events) - 1
+            self.published += len(turn.events)
         if len(self.ring) >= 2 * self._capacity:
             del self.ring[: -self._capacity]
             self.first = self.end - self._capacity
@@ -64,6 +71,24 @@ class Bus:
         `after`: a global position to go on behind; None means from here on.
         """
         return Subscription(self, kinds, case, self.position if after is None else after)
+
+    def enter(self, subscription: Subscription[Any]) -> None:
+        """Count a subscription as open."""
+        self._open.add(subscription)
+
+    def leave(self, subscription: Subscription[Any]) -> None:
+        """Count it no more."""
+        self._open.discard(subscription)
+
+    @property
+    def subscribers(self) -> int:
+        """How many subscriptions are open."""
+        return len(self._open)
+
+    @property
+    def lag(self) -> int:
+        """How many events the slowest of them is behind."""
+        return max((each.behind for each in self._open), default=0)
 
     @property
     def end(self) -> int:
@@ -102,11 +127,11 @@ class Subscription(Generic[E]):
         self._left = False
 
     def __enter__(self) -> Subscription[E]:
-        self._bus.subscribers += 1
+        self._bus.enter(self)
         return self
 
     def __exit__(self, *exc: object) -> None:
-        self._bus.subscribers -= 1
+        self._bus.leave(self)
         self._left = True
         self._ready.clear()
 
@@ -114,6 +139,11 @@ class Subscription(Generic[E]):
     def pending(self) -> int:
         """Events at hand that have not been given out."""
         return len(self._ready)
+
+    @property
+    def behind(self) -> int:
+        """Committed events that have not been looked at or given out."""
+        return max(0, self._bus.position - self._seen) + len(self._ready)
 
     def __aiter__(self) -> AsyncIterator[E]:
         return self

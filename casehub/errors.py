@@ -4,6 +4,7 @@
     |- DefinitionError            a definition that can never work; carries its problems
     |- CaseNotFoundError          no case has this id
     |- CaseExistsError            a case with this id is there already
+    |- UnknownNameError           a definition, binding, fact or kind of event that there is not
     |- InputRefusedError          an input that the case does not take: unknown fact, missing input, wrong type
     |  |- CaseEndedError          the case has ended and takes nothing more
     |  `- IllegalTransitionError  the life cycle forbids it in this status
@@ -20,6 +21,7 @@
     |  |- StoreUnavailableError   ... for now: the same call may go through later
     |  |- StoreOwnedError         another process owns the database
     |  `- SchemaError             the database's schema is not this version's
+    |- NotReachableError          the worker process cannot be reached, or went away
     |- SettingsError              a setting or a reference to code that cannot be used
     `- MissingExtraError          an optional dependency is not installed
 
@@ -67,6 +69,10 @@ class CaseNotFoundError(CaseHubError):
 
 class CaseExistsError(CaseHubError):
     """A case with this id is there already."""
+
+
+class UnknownNameError(CaseHubError):
+    """Something is asked for by a name that nothing has; the message names the nearest."""
 
 
 class InputRefusedError(CaseHubError):
@@ -150,6 +156,10 @@ class StoreOwnedError(StoreError):
 
 class SchemaError(StoreError):
     """The database's schema is newer or older than this version works with."""
+
+
+class NotReachableError(CaseHubError):
+    """The worker process cannot be reached, or went away before it answered."""
 
 
 class SettingsError(CaseHubError):

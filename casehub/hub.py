@@ -29,6 +29,7 @@ from casehub.engine.executor import LocalExecutor
 from casehub.engine.pump import Pump
 from casehub.engine.runtime import Runtime
 from casehub.engine.timers import TimerWheel
+from casehub.engine.watchdog import Watchdog
 from casehub.errors import (
     HubClosedError,
     InputRefusedError,
@@ -39,6 +40,7 @@ from casehub.events import CaseId, Event
 from casehub.inputs import Start
 from casehub.lifecycle import CaseStatus
 from casehub.lookup import clock_of, store_of
+from casehub.metrics import observe
 from casehub.query import CaseQuery, CaseSummary, EventLog
 from casehub.residents import Residents
 from casehub.spi import CaseStore, Clock, Executor, LoopControl, Volatile
@@ -134,6 +136,10 @@ class CaseHub:
             )
             residents = Residents(runtime, self.structures, self._loops, self.tenant, self._resident)
             self._group, self._runtime, self._residents = group, runtime, residents
+            observe(runtime, residents)
+            watchdog = Watchdog()
+            watchdog.start()
+            opening.callback(watchdog.stop)
             group.start_soon(wheel.run, residents.timer_due)
             for subscriber in self._subscribers:
                 group.start_soon(subscriber.run, bus, self.store, self.tenant)

@@ -144,6 +144,16 @@ class Residents:
             return
         pump.post(TimerDue(timer=timer.timer))
 
+    @property
+    def resident(self) -> int:
+        """How many cases are in memory."""
+        return len(self._pumps)
+
+    @property
+    def waiting(self) -> int:
+        """How many inputs wait for their turn."""
+        return sum(len(pump.inbox) for pump in self._pumps.values())
+
     def open_cases(self) -> Sequence[CaseId]:
         """The cases in memory that have not ended."""
         return [case for case, pump in self._pumps.items() if not pump.live.state.status.ended]

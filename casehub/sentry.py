@@ -180,12 +180,7 @@ class Predicate(Sentry):
         return f"{getattr(self.function, '__name__', 'predicate')}({', '.join(p.name for p in self.parameters)})"
 
 
-Guard = (
-    Sentry
-    | Callable[[Any], bool]
-    | Callable[[Any, Any], bool]
-    | Callable[[Any, Any, Any], bool]
-)
+Guard = Sentry | Callable[[Any], bool] | Callable[[Any, Any], bool] | Callable[[Any, Any, Any], bool]
 """What `when=` takes."""
 
 

@@ -42,6 +42,7 @@ LAYERS = {
         "casehub.hub",
         "casehub.humantasks",
         "casehub.lookup",
+        "casehub.metrics",
         "casehub.remote",
         "casehub.residents",
         "casehub.sessions",

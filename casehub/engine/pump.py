@@ -23,12 +23,14 @@ from casehub.engine.executor import Attempt
 from casehub.engine.live import LiveCase
 from casehub.engine.recovery import reload, repeated, sort_out
 from casehub.engine.runtime import Runtime, Ticket
+from casehub.envelope import subtypes
 from casehub.errors import CaseHubError, LimitError, StoreUnavailableError
 from casehub.events import (
     ActivationId,
     DeliberationCancelled,
     DeliberationStarted,
     WorkerExecutionCancelled,
+    WorkerExecutionFinished,
     WorkerExecutionStarted,
 )
 from casehub.inputs import NEVER, Deliberated, Input, TimerDue
@@ -42,6 +44,7 @@ BATCH: Final = 16
 SLICE: Final = 0.001
 """Seconds after which a pump lets the event loop go round."""
 Work = Attempt | DeliberationStarted
+_OUTCOMES: Final = frozenset(subtypes(WorkerExecutionFinished))
 
 
 class Pump:
@@ -232,6 +235,7 @@ class Pump:
             try:
                 taken.append((ticket, self.live.take(ticket.input, position)))
             except CaseHubError as error:
+                self.runtime.refused += 1
                 ticket.refuse(error)
         turns = [turn for _, turn in taken if turn.events]
         done = taken
@@ -239,6 +243,7 @@ class Pump:
             try:
                 results: Sequence[CommitResult] | None = await self.runtime.store.commit(turns)
             except StoreUnavailableError as error:
+                self.runtime.failures += 1
                 log.error("store.unavailable", case=self.live.state.id, reason=str(error))
                 results = None
             if results is None or not all(type(result) is Committed for result in results):
@@ -257,8 +262,11 @@ class Pump:
     def _started_by(self, turn: Turn, work: list[Work]) -> None:
         """What a committed turn starts and calls off."""
         live, wheel = self.live, self.runtime.wheel
+        self.runtime.turns += 1
         for event in turn.events:
             kind = type(event)
+            if kind in _OUTCOMES:
+                self.runtime.outcomes[event.name] = self.runtime.outcomes.get(event.name, 0) + 1
             if kind is WorkerExecutionStarted:
                 activation = live.state.activations.get(event.activation)  # type: ignore[attr-defined]  # by its class
                 if activation is not None and activation.attempt == event.attempt:  # type: ignore[attr-defined]  # by its class

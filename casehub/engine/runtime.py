@@ -19,13 +19,13 @@ from casehub.spi import CaseStore, Clock, Executor, Turn
 log = structlog.get_logger("casehub.engine")
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, weakref_slot=True, eq=False)
 class Runtime:
     """What the pumps of one hub share. `spawn` starts a task in the hub's group.
 
     `resources`: by definition and name; `pumping`, `working`: how many pumps hold their role, how many attempts and
     deliberations run; `scopes`: the backend's class of cancel scopes, which anyio would look up for each attempt;
-    `draining`: nothing new is started.
+    `draining`: nothing new is started; the rest are counts for metrics.
     """
 
     store: CaseStore
@@ -37,6 +37,10 @@ class Runtime:
     chance: random.Random
     scopes: type[anyio.CancelScope]
     resources: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    turns: int = 0
+    refused: int = 0
+    failures: int = 0
+    outcomes: dict[str, int] = field(default_factory=dict)
     pumping: int = 0
     working: int = 0
     draining: bool = False
