@@ -157,6 +157,16 @@ class Subscription(Generic[E]):
         self.position = event.seq
         return event
 
+    async def batch(self) -> Sequence[E]:
+        """All events at hand, waiting for the first; none when the hub is left. They count as given out."""
+        while not self._ready:
+            if not await self._fill():
+                return ()
+        events = list(self._ready)
+        self._ready.clear()
+        self.position = events[-1].seq
+        return events
+
     async def _fill(self) -> bool:
         """Look at something new; False when nothing will come any more."""
         bus = self._bus
@@ -190,11 +200,16 @@ class Subscription(Generic[E]):
             self._cursor = bus.end if self._seen >= bus.position else bus.first
 
     def _look(self, events: Sequence[Event]) -> None:
-        kinds, case, seen = self._kinds, self._case, self._seen
-        for event in events:
-            seq = event.seq
-            if seq > seen:
-                seen = seq
-                if isinstance(event, kinds) and (case is None or event.envelope.case == case):
-                    self._ready.append(event)
-        self._seen = seen
+        """Take what is asked for of events in the order of the log, none of it twice."""
+        last = events[-1].seq
+        if last <= self._seen:
+            return
+        if events[0].seq <= self._seen:
+            events = [event for event in events if event.seq > self._seen]
+        self._seen = last
+        case = self._case
+        if case is not None:
+            events = [event for event in events if event.envelope.case == case]
+        kinds = self._kinds
+        ready: Any = events if Event in kinds else [event for event in events if isinstance(event, kinds)]
+        self._ready.extend(ready)

@@ -245,12 +245,24 @@ class Case:
         return test
 
 
+class Recorded(Protocol):
+    """What a fact's history is read from: a case's handle, or its record."""
+
+    @property
+    def id(self) -> CaseId: ...
+
+    @property
+    def log(self) -> CaseLog: ...
+
+    async def context(self) -> CaseContext: ...
+
+
 class FactHistory:
     """One fact of one case through time."""
 
     __slots__ = ("_case", "name")
 
-    def __init__(self, case: Case, name: str) -> None:
+    def __init__(self, case: Recorded, name: str) -> None:
         self._case = case
         self.name = name
 

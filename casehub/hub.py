@@ -14,7 +14,7 @@ import warnings
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Self, TypeVar, overload
 
 import anyio
 import structlog
@@ -55,6 +55,8 @@ else:
 
 log = structlog.get_logger("casehub.hub")
 E = TypeVar("E", bound=Event)
+E2 = TypeVar("E2", bound=Event)
+E3 = TypeVar("E3", bound=Event)
 
 HAND_ON: Final = 5.0
 """Seconds that subscribers get, when a hub is left in peace, for what has been committed."""
@@ -70,6 +72,7 @@ class CaseHub:
     - `clock`, `executor`: replacements for the machine's; `seed`: of the jitter of retries.
     - `resources`: values for openers declared by `definition.resource`, instead of opening them.
     - `resident`: how many cases that wait for somebody stay in memory.
+    - `resume=False`: work only the cases that this hub starts or is asked for, not what else is open in the store.
 
     The constructor does no I/O. Raises `DefinitionError` for a definition that can never work.
     """
@@ -85,6 +88,7 @@ class CaseHub:
         seed: int | None = None,
         tenant: str = "default",
         resident: int = 10_000,
+        resume: bool = True,
     ) -> None:
         self.definitions = {definition.name: definition for definition in definitions}
         if len(self.definitions) < len(definitions):
@@ -98,6 +102,7 @@ class CaseHub:
         self._replaced = dict(resources or {})
         self._chance = random.Random(seed)  # noqa: S311 - jitter, no secret
         self._resident = resident
+        self._resume = resume
         self._residents: Residents | None = None
         self._subscribers: list[Subscriber[Any]] = []
         self._stack = AsyncExitStack()
@@ -134,7 +139,9 @@ class CaseHub:
                 scopes=type(anyio.CancelScope()),
                 resources=resources,
             )
-            residents = Residents(runtime, self.structures, self._loops, self.tenant, self._resident)
+            residents = Residents(
+                runtime, self.structures, self._loops, self.tenant, self._resident, asked_only=not self._resume
+            )
             self._group, self._runtime, self._residents = group, runtime, residents
             observe(runtime, residents)
             watchdog = Watchdog()
@@ -143,7 +150,8 @@ class CaseHub:
             group.start_soon(wheel.run, residents.timer_due)
             for subscriber in self._subscribers:
                 group.start_soon(subscriber.run, bus, self.store, self.tenant)
-            group.start_soon(residents.resume)
+            if self._resume:
+                group.start_soon(residents.resume)
             self._stack = opening.pop_all()
         return self
 
@@ -258,11 +266,31 @@ class CaseHub:
         """The event log of all cases."""
         return self.store.log
 
+    def loop_of(self, definition: CaseDefinition | str) -> LoopControl:
+        """The loop control that cases of a definition start with. Raises `SettingsError` for an unknown definition."""
+        return self._loops[self._structure(definition).name]
+
+    def steer(self, case_id: str, loop: LoopControl) -> None:
+        """Give one case, before it starts, a loop control of its own, for as long as this hub is open."""
+        self._residents_now.steer(CaseId(case_id), loop)
+
     # ---- events
 
+    @overload  # of two or three classes, mypy would take the base that they share
+    def on(
+        self, kind: type[E], other: type[E2], /, *, case: str | None = None, durable: str | None = None
+    ) -> Callable[[Handler[E | E2]], Handler[E | E2]]: ...
+    @overload
+    def on(
+        self, kind: type[E], other: type[E2], third: type[E3], /, *, case: str | None = None, durable: str | None = None
+    ) -> Callable[[Handler[E | E2 | E3]], Handler[E | E2 | E3]]: ...
+    @overload
     def on(
         self, *kinds: type[E], case: str | None = None, durable: str | None = None
-    ) -> Callable[[Handler[E]], Handler[E]]:
+    ) -> Callable[[Handler[E]], Handler[E]]: ...
+    def on(
+        self, *kinds: type[Any], case: str | None = None, durable: str | None = None
+    ) -> Callable[[Handler[Any]], Handler[Any]]:
         """Call a function for each event of these classes and their subclasses, in order, after it is committed.
 
         Live by default: from when the hub is entered. With `durable="name"` the position is kept under that name, and
@@ -270,7 +298,7 @@ class CaseHub:
         all); then the event is skipped with an error in the log.
         """
 
-        def subscribe(handler: Handler[E]) -> Handler[E]:
+        def subscribe(handler: Handler[Any]) -> Handler[Any]:
             subscriber = Subscriber(kinds, handler, None if case is None else CaseId(case), durable)
             if durable is not None and any(each.durable == durable for each in self._subscribers):
                 raise SettingsError(f"two subscribers are called {durable!r}; a durable one needs a name of its own")
@@ -281,7 +309,17 @@ class CaseHub:
 
         return subscribe
 
-    def watch(self, *kinds: type[E], case: str | None = None, after: int | None = None) -> Subscription[E]:
+    @overload
+    def watch(
+        self, kind: type[E], other: type[E2], /, *, case: str | None = None, after: int | None = None
+    ) -> Subscription[E | E2]: ...
+    @overload
+    def watch(
+        self, kind: type[E], other: type[E2], third: type[E3], /, *, case: str | None = None, after: int | None = None
+    ) -> Subscription[E | E2 | E3]: ...
+    @overload
+    def watch(self, *kinds: type[E], case: str | None = None, after: int | None = None) -> Subscription[E]: ...
+    def watch(self, *kinds: type[Any], case: str | None = None, after: int | None = None) -> Subscription[Any]:
         """Events of these classes and their subclasses as an async iterator: `with hub.watch(E) as events:`.
 
         `after`: the global position to go on behind, refilled from the log; None means from here on.
@@ -291,6 +329,10 @@ class CaseHub:
     async def pump(self, case: CaseId) -> Pump:
         """The pump of a case, loaded when it is not in memory. Raises `CaseNotFoundError`."""
         return await self._residents_now.pump(case)
+
+    def begin(self, definition: str, case: CaseId) -> Pump:
+        """The pump of a case that is about to start: its id is not taken, and what it gets first is its `Start`."""
+        return self._residents_now.begin(case, self._structure(definition))
 
     # ---- how
 

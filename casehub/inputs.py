@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from casehub.events import ActivationId, TimerId
+from casehub.events import ActivationId, Event, TimerId
 from casehub.values import Plain
 
 NEVER = datetime.min.replace(tzinfo=UTC)
@@ -38,7 +38,7 @@ class Write(Input):
     """Change the context from outside. `signals`: the names of those it is, none for a change that is no signal.
 
     `absent_only`: write nothing where a fact is there already (get-or-put); `clear`: delete every fact that the
-    definition does not protect, before the others are written.
+    definition does not protect, before the others are written. `notes`: events to record with it, before what follows.
     """
 
     signals: tuple[str, ...] = ()
@@ -49,6 +49,7 @@ class Write(Input):
     clear: bool = False
     absent_only: bool = False
     reason: str = ""
+    notes: Sequence[Event] = ()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -64,6 +65,21 @@ class Returned(Input):
     error: BaseException | None = None
     expired: float | None = None
     charges: Mapping[str, float] | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class Reported(Input):
+    """Work that was done elsewhere, and its result: `value` is what the worker would have returned.
+
+    Where the binding is eligible, an activation of it begins and ends in this turn, whatever a loop control or a limit
+    says; where it is not, its facts are written all the same, as the worker's, and no activation is made. `notes`:
+    events to record with it, before what follows.
+    """
+
+    binding: str
+    worker: str
+    value: object = None
+    notes: Sequence[Event] = ()
 
 
 @dataclass(slots=True, kw_only=True)

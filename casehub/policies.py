@@ -11,7 +11,7 @@ from typing import Any, TypedDict
 
 from casehub.durations import Duration, duration
 from casehub.errors import MergeConflictError, SettingsError
-from casehub.values import Plain, copy
+from casehub.values import Absent, Plain, copy
 
 
 class Refire(StrEnum):
@@ -128,32 +128,36 @@ class Budget:
         return {unit: float(bound) for unit, bound in bounds.items() if bound is not None}
 
 
-Merge = Callable[[Plain, Plain], Plain]
-"""A merge policy: `(theirs, mine) -> merged`, called when the fact changed while the worker ran."""
+Merged = Plain | Absent
+Merge = Callable[[Merged, Merged], Merged]
+"""A merge policy: `(theirs, mine) -> merged`, called when the fact changed while the worker ran.
+
+All three are plain values, or `ABSENT` where the fact was, is to be, or ends up deleted.
+"""
 
 
-def last_writer_wins(theirs: Plain, mine: Plain) -> Plain:
+def last_writer_wins(theirs: Merged, mine: Merged) -> Merged:
     """What this worker wrote stands."""
     return mine
 
 
-def first_writer_wins(theirs: Plain, mine: Plain) -> Plain:
+def first_writer_wins(theirs: Merged, mine: Merged) -> Merged:
     """What was written meanwhile stands."""
     return theirs
 
 
-def fail(theirs: Plain, mine: Plain) -> Plain:
+def fail(theirs: Merged, mine: Merged) -> Merged:
     """Two writers are an error: the attempt fails with `MergeConflictError`."""
     raise MergeConflictError("the fact changed while the worker ran, and its binding merges by 'fail'; run it again")
 
 
-def deep_merge(theirs: Plain, mine: Plain) -> Plain:
+def deep_merge(theirs: Merged, mine: Merged) -> Merged:
     """Dictionaries are joined key by key, this worker's entries over the others; anything else is replaced."""
     if isinstance(theirs, dict) and isinstance(mine, dict):
-        merged: dict[str, Any] = copy(theirs)  # type: ignore[assignment]  # a dict gives a dict
+        merged: dict[str, Any] = dict(theirs)
         for key, value in mine.items():
-            merged[key] = deep_merge(merged[key], value) if key in merged else copy(value)
-        return merged
+            merged[key] = deep_merge(merged[key], value) if key in merged else value
+        return copy(merged)
     return mine
 
 

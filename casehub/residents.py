@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 import structlog
 
@@ -31,11 +32,16 @@ from casehub.structure import Structure
 
 log = structlog.get_logger("casehub.hub")
 
+ENDED: Final = 64
+"""Cases that have ended and stay in memory a little longer: somebody is about to ask for their outcome."""
 _RESTING = (CaseStatus.WAITING, CaseStatus.SUSPENDED)
 
 
 class Residents:
-    """The pumps of the cases in memory. `parked`: open cases that cannot be worked, and why."""
+    """The pumps of the cases in memory.
+
+    `parked`: open cases that cannot be worked, and why; `asked_only`: nothing comes in that nobody asks for.
+    """
 
     def __init__(
         self,
@@ -44,6 +50,8 @@ class Residents:
         loops: Mapping[str, LoopControl],
         tenant: str,
         bound: int,
+        *,
+        asked_only: bool = False,
     ) -> None:
         self.parked: dict[CaseId, str] = {}
         self._runtime = runtime
@@ -51,24 +59,38 @@ class Residents:
         self._loops = loops
         self._tenant = tenant
         self._bound = bound
+        self._asked_only = asked_only
         self._pumps: dict[CaseId, Pump] = {}
         self._resting: dict[CaseId, None] = {}
+        self._ended: dict[CaseId, None] = {}
         self._loading: dict[CaseId, asyncio.Future[Pump]] = {}
+        self._steered: dict[CaseId, LoopControl] = {}
+
+    def steer(self, case: CaseId, loop: LoopControl) -> None:
+        """Give one case a loop control of its own, for as long as the hub is open. Say so before it starts."""
+        self._steered[case] = loop
+
+    def _loop(self, case: CaseId, definition: str) -> LoopControl:
+        return self._steered.get(case) or self._loops[definition]
 
     async def start(self, case: CaseId, structure: Structure, input: Start, *, fresh: bool) -> None:
         """Begin a case; `fresh`: its id cannot be taken. Raises `CaseExistsError` when it is."""
         runtime = self._runtime
         if not fresh and (case in self._pumps or await runtime.store.load(case, self._tenant) or case in self._pumps):
             raise CaseExistsError(f"case {case!r} is there already; give another case_id, or ask hub.case({case!r})")
-        loop = self._loops[structure.name]
-        state = CaseState(case, definition=structure.name, tenant=self._tenant, control=loop.initial())
-        live = LiveCase(state, structure, loop, runtime.store.log, runtime.chance)
-        pump = self._pumps[case] = Pump(live, runtime, self._idle)
         try:
-            await pump.submit(input)
+            await self.begin(case, structure).submit(input)
         except CaseHubError:
             self._pumps.pop(case, None)
             raise
+
+    def begin(self, case: CaseId, structure: Structure) -> Pump:
+        """The pump of a case whose id is not taken; what it gets first is its `Start`."""
+        runtime, loop = self._runtime, self._loop(case, structure.name)
+        state = CaseState(case, definition=structure.name, tenant=self._tenant, control=loop.initial())
+        live = LiveCase(state, structure, loop, runtime.store.log, runtime.chance)
+        pump = self._pumps[case] = Pump(live, runtime, self._idle)
+        return pump
 
     async def pump(self, case: CaseId) -> Pump:
         """The pump of a case, loaded when it is not in memory. Raises `CaseNotFoundError`."""
@@ -105,7 +127,7 @@ class Residents:
             raise InputRefusedError(
                 f"case {case!r} is of definition {name!r}, which this hub lacks; {did_you_mean(name, self._structures)}"
             )
-        live = restore(case, events, structure, self._loops[name], runtime.store.log, runtime.chance)
+        live = restore(case, events, structure, self._loop(case, name), runtime.store.log, runtime.chance)
         state = live.state
         pump = Pump(live, runtime, self._idle)
         if state.status.ended:
@@ -135,7 +157,7 @@ class Residents:
 
     async def timer_due(self, timer: DueTimer) -> None:
         """Post a timer that has come due to its case."""
-        if timer.tenant != self._tenant:
+        if timer.tenant != self._tenant or (self._asked_only and timer.case not in self._pumps):
             return
         try:
             pump = await self.pump(timer.case)
@@ -176,20 +198,25 @@ class Residents:
             pump.forget_waiters(closed)
         self._pumps.clear()
         self._resting.clear()
+        self._ended.clear()
 
     def _idle(self, pump: Pump) -> None:
-        """A pump has stopped: an ended case leaves, one that waits may have to."""
+        """A pump has stopped: of the cases that have ended or wait, the ones that did longest ago leave."""
         if pump.busy:
             return
         state = pump.live.state
         self._resting.pop(state.id, None)
+        self._ended.pop(state.id, None)
         if state.status.ended:
-            self._pumps.pop(state.id, None)
+            self._rest(self._ended, state.id, ENDED)
         elif state.status in _RESTING:
-            self._resting[state.id] = None
-            while len(self._resting) > self._bound:
-                oldest = next(iter(self._resting))
-                del self._resting[oldest]
-                resting = self._pumps.get(oldest)
-                if resting is not None and not resting.busy:
-                    del self._pumps[oldest]
+            self._rest(self._resting, state.id, self._bound)
+
+    def _rest(self, resting: dict[CaseId, None], case: CaseId, bound: int) -> None:
+        resting[case] = None
+        while len(resting) > bound:
+            oldest = next(iter(resting))
+            del resting[oldest]
+            pump = self._pumps.get(oldest)
+            if pump is not None and not pump.busy:
+                del self._pumps[oldest]

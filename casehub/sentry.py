@@ -180,8 +180,17 @@ class Predicate(Sentry):
         return f"{getattr(self.function, '__name__', 'predicate')}({', '.join(p.name for p in self.parameters)})"
 
 
-Guard = Sentry | Callable[[Any], bool] | Callable[[Any, Any], bool] | Callable[[Any, Any, Any], bool]
-"""What `when=` takes."""
+Guard = (
+    Sentry
+    | Callable[[Any], bool]
+    | Callable[[Any, Any], bool]
+    | Callable[[Any, Any, Any], bool]
+    | Callable[[Any, Any, Any, Any], bool]
+    | Callable[[Any, Any, Any, Any, Any], bool]
+    | Callable[[Any, Any, Any, Any, Any, Any], bool]
+)
+"""What `when=` takes: a sentry, or a function of facts. Spelt out by numbers, as type checkers know the parameters of a
+lambda only so."""
 
 
 def present(*facts: str) -> Sentry:

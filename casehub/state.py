@@ -319,6 +319,14 @@ def _timer_gone(state: CaseState, event: Any) -> None:
     state.timers.pop(event.timer, None)
 
 
+def _timer_fired(state: CaseState, event: Any) -> None:
+    state.timers.pop(event.timer, None)
+    purpose, _, what = event.timer.partition(":")
+    if purpose == "budget":  # a day's budget begins again
+        scope, _, unit = what.rpartition(".")
+        state.held.discard((scope, unit))
+
+
 def _stalled(state: CaseState, event: Any) -> None:
     state.stalled = event.reasons
 
@@ -371,7 +379,7 @@ _FOLDS: dict[type[Event], Callable[[CaseState, Any], None]] = {
     MilestoneReached: _milestone_reached,
     MilestoneSlaViolated: _sla_violated,
     TimerSet: _timer_set,
-    TimerFired: _timer_gone,
+    TimerFired: _timer_fired,
     TimerCancelled: _timer_gone,
     CaseStalled: _stalled,
     DefinitionAdopted: _adopted,

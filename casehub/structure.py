@@ -46,6 +46,8 @@ class Structure:
     types: dict[str, FactType]
     inputs: dict[str, bool]
     brought: dict[str, FactType]
+    order: dict[str, int]
+    unrequiring: dict[str, Binding]
     readers: dict[str, tuple[Binding, ...]]
     milestones_of: dict[str, tuple[Milestone, ...]]
     goals_of: dict[str, tuple[Goal, ...]]
@@ -116,6 +118,8 @@ def structure_of(definition: CaseDefinition, execution: type, view: type) -> tup
         types=types,
         inputs=required,
         brought={name: types[name] for name in brought},
+        order={name: place for place, name in enumerate(named)},
+        unrequiring={binding.name: binding for binding in bindings if not binding.requires},
         readers=_index(named.values(), lambda binding: binding.reads),
         milestones_of=_index(milestones, lambda m: m.when.reads | (frozenset() if m.entry is None else m.entry.reads)),
         goals_of=_index(goals, lambda goal: goal.when.reads),

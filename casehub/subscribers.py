@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 import anyio
 import structlog
@@ -20,7 +20,7 @@ Handler = Callable[[E], Awaitable[None]]
 TRIES: Final = 3
 """How often an event is given to a subscriber that raises."""
 KEEP_EVERY: Final = 100
-"""Events after which a durable subscriber that has no pause keeps its position."""
+"""A durable subscriber keeps its position at the end of a batch, and within one at every event of such a version."""
 
 
 @dataclass(slots=True, eq=False)
@@ -37,26 +37,32 @@ class Subscriber(Generic[E]):
     async def run(self, bus: Bus, store: CaseStore, tenant: str) -> None:
         """Hand on events until the bus is closed and everything on it has been handed on."""
         after = None if self.durable is None else await store.bookmark(self.durable, tenant=tenant)
+        handler = self.handler
         with bus.subscribe(*self.kinds, case=self.case, after=after) as events:
-            since = 0
-            async for event in events:
-                await self._hand_on(event)
-                since += 1
-                if self.durable is not None and (not events.pending or since >= KEEP_EVERY):
-                    since = 0
-                    await store.bookmark(self.durable, event.seq, tenant=tenant)
+            while batch := await events.batch():
+                for event in batch:
+                    try:
+                        await handler(event)
+                    except Exception as error:
+                        await self._again(event, error)
+                    if self.durable is not None and event.version % KEEP_EVERY == 0:
+                        await store.bookmark(self.durable, event.seq, tenant=tenant)
+                if self.durable is not None:
+                    await store.bookmark(self.durable, batch[-1].seq, tenant=tenant)
         self.ended.set()
 
-    async def _hand_on(self, event: E) -> None:
-        for attempt in range(1, TRIES + 1):
+    async def _again(self, event: E, error: Exception) -> None:
+        """Give an event to a handler that raised once more, and once more; then go on without it."""
+        name = getattr(self.handler, "__qualname__", repr(self.handler))
+        for attempt in range(1, TRIES):
+            self.failures += 1
+            log.warning(
+                "subscriber.failed", handler=name, kind=event.name, seq=event.seq, attempt=attempt, reason=str(error)
+            )
             try:
                 await self.handler(event)
                 return
-            except Exception as error:
-                self.failures += 1
-                name = getattr(self.handler, "__qualname__", repr(self.handler))
-                details: dict[str, Any] = {"handler": name, "kind": event.name, "seq": event.seq, "attempt": attempt}
-                if attempt == TRIES:
-                    log.error("subscriber.skipped_event", **details, exc_info=error)
-                else:
-                    log.warning("subscriber.failed", **details, reason=str(error))
+            except Exception as again:
+                error = again
+        self.failures += 1
+        log.error("subscriber.skipped_event", handler=name, kind=event.name, seq=event.seq, exc_info=error)

@@ -69,12 +69,14 @@ def holds(sentry: Sentry, state: CaseState, subject: str) -> bool:
 class Agenda:
     """The eligible bindings of one case, kept up to date by its events."""
 
-    __slots__ = ("_dirty", "_order", "_structure", "eligible")
+    __slots__ = ("_dirty", "_structure", "eligible")
 
-    def __init__(self, structure: Structure) -> None:
+    def __init__(self, structure: Structure, state: CaseState) -> None:
         self._structure = structure
-        self._order = {name: place for place, name in enumerate(structure.bindings)}
-        self._dirty: dict[str, Binding] = dict(structure.bindings)
+        self._dirty: dict[str, Binding] = dict(structure.unrequiring)
+        for fact in state.facts:
+            for binding in structure.readers.get(fact, ()):
+                self._dirty[binding.name] = binding
         self.eligible: dict[str, Binding] = {}
 
     def observe(self, event: Event) -> None:
@@ -127,7 +129,7 @@ class Agenda:
             self._dirty.clear()
         found = list(eligible.values())
         if len(found) > 1:
-            order = self._order
+            order = self._structure.order
             found.sort(key=lambda binding: order[binding.name])
         return found
 

@@ -14,7 +14,7 @@ from typing import Any
 from pydantic_core import to_json
 
 from casehub.binding import Binding, Worker
-from casehub.errors import CaseEndedError, CaseHubError, Declined, FactError, InputRefusedError, Permanent
+from casehub.errors import CaseEndedError, Declined, FactError, InputRefusedError, Permanent
 from casehub.events import (
     CaseStarted,
     CaseStatusChanged,
@@ -39,7 +39,7 @@ from casehub.lifecycle import ActivationStatus, CaseStatus, check_case
 from casehub.policies import OnOutcome
 from casehub.state import Activation, CaseState
 from casehub.structure import Structure
-from casehub.values import ABSENT, Absent, Plain
+from casehub.values import ABSENT, Absent, Plain, copy, plain
 
 INTERRUPTIONS = 10
 """How often the process may end during one activation before the activation is faulted: it may be what ends it."""
@@ -78,6 +78,7 @@ class Intake:
         deleted = [name for name in deleted if name not in facts]
         change = changed or deleted or hidden or shown
         heard = any(signal in self.structure.triggered_by_signal or signal not in facts for signal in input.signals)
+        yield from input.notes
         if input.signals and (change or heard):
             yield SignalReceived(signals=input.signals, reason=input.reason, by=input.by)
         if change:
@@ -94,7 +95,7 @@ class Intake:
         if input.error is None and input.expired is None:
             try:
                 facts, deleted = self._written(binding, worker, activation, input.value)
-            except (CaseHubError, ValueError, TypeError) as error:
+            except Exception as error:  # a merge function, or a type's own code, may raise anything
                 yield from self._failed(input, activation, binding, error, permanent=True)
                 return
             by = f"worker:{worker.name}"
@@ -158,9 +159,18 @@ class Intake:
                 yield WorkerExecutionStarted(
                     binding=activation.binding,
                     activation=activation.id,
-                    worker=activation.worker,
+                    worker=self._next_worker(activation),
                     attempt=activation.attempt + 1,
                 )
+
+    def _next_worker(self, activation: Activation) -> str:
+        """The worker of the next attempt: another one where the last has been left out."""
+        left_out = self.state.firings[activation.binding].excluded
+        if activation.worker in left_out:
+            for worker in self.structure.bindings[activation.binding].workers:
+                if worker.name not in left_out:
+                    return worker.name
+        return activation.worker
 
     # ---- what a worker's result comes to
 
@@ -189,16 +199,19 @@ class Intake:
                 raise FactError(
                     f"worker {worker.name!r} wrote {name!r}, which its writes= does not name ({', '.join(worker.writes)}); add it"
                 )
-            if item is ABSENT:
-                if self._visible(name):
-                    deleted.append(name)
-                continue
-            mine = self.structure.types[name].normalise(item, f"fact {name!r} of worker {worker.name!r}")
+            kind, where = self.structure.types[name], f"fact {name!r} of worker {worker.name!r}"
+            mine: Plain | Absent = ABSENT if item is ABSENT else kind.normalise(item, where)
             theirs = self.state.facts.get(name)
-            if theirs is not None and theirs.stamp > activation.version and theirs.value is not ABSENT:
-                mine = binding.policy.merge(theirs.value, mine)
-            if not self._equal(name, mine):
-                facts[name] = mine
+            if theirs is not None and theirs.stamp > activation.version:
+                merged = binding.policy.merge(ABSENT if theirs.value is ABSENT else copy(theirs.value), mine)
+                if merged is not mine and merged is not ABSENT:
+                    merged = kind.normalise(kind.restore(plain(merged, where), where), where)
+                mine = merged
+            if mine is not ABSENT:
+                if not self._equal(name, mine):
+                    facts[name] = mine
+            elif self._visible(name):
+                deleted.append(name)
         return facts, tuple(deleted)
 
     def _failed(
@@ -238,7 +251,7 @@ class Intake:
         if then is OnOutcome.RETRY:
             due = input.at + retry.delay(activation.attempt, self.chance)
             yield TimerSet(timer=TimerId(f"retry:{activation.id}"), due=due)
-        elif other is not None:
+        elif other is not None and self.state.status.active:
             yield WorkerExecutionStarted(
                 binding=activation.binding, activation=activation.id, worker=other.name, attempt=input.attempt + 1
             )

@@ -16,6 +16,7 @@ from casehub.engine.agenda import Agenda, explain, hold, holds, occurrence
 from casehub.engine.deliberation import Deliberations, check_answer, fingerprint
 from casehub.engine.intake import INTAKE, Intake
 from casehub.engine.reactors import REACTORS
+from casehub.engine.reports import reported
 from casehub.errors import CaseHubError, InputRefusedError, LoopControlError
 from casehub.events import (
     ActivationId,
@@ -33,6 +34,7 @@ from casehub.events import (
     LimitReached,
     TimerCancelled,
     TimerFired,
+    TimerId,
     TimerSet,
     WorkerExecutionCancelled,
     WorkerExecutionDeclined,
@@ -44,7 +46,7 @@ from casehub.events import (
     WorkerScheduled,
 )
 from casehub.explanation import Explanation, Verdict
-from casehub.inputs import Cancel, Deliberated, Input, Start
+from casehub.inputs import Cancel, Deliberated, Input, Reported, Start
 from casehub.lifecycle import CaseStatus, check_case
 from casehub.policies import OnOutcome
 from casehub.query import EventLog
@@ -66,7 +68,7 @@ class LiveCase:
         self.structure = structure
         self.loop = loop
         self.log = log
-        self.agenda = Agenda(structure)
+        self.agenda = Agenda(structure, state)
         self.deliberations = Deliberations()
         self._intake = Intake(state, structure, chance)
         self._turn = Turn(Envelope(case=state.id))
@@ -83,6 +85,8 @@ class LiveCase:
         needs no commit. Raises `InputRefusedError` with nothing recorded.
         """
         state = self.state
+        if state.changed_at is not None and input.at < state.changed_at:
+            input.at = state.changed_at  # a case's own time never goes back, whatever clocks do
         definition = state.definition or self.structure.name
         envelope = Envelope(
             case=state.id,
@@ -114,6 +118,8 @@ class LiveCase:
             return self._cancel(input)
         if type(input) is Deliberated:
             return self._deliberated(input)
+        if type(input) is Reported:
+            return reported(input, self._intake, self._schedule)
         return INTAKE[type(input)](self._intake, input)
 
     def _cancel(self, input: Cancel) -> Iterable[Event]:
@@ -277,6 +283,9 @@ class LiveCase:
             scope, _, unit = what.rpartition(".")
             if (scope, unit) not in self.state.held:
                 yield BudgetExhausted(scope=scope, unit=unit, limit=bound)
+                budget = self.structure.definition.budget if scope == "case" else binding.policy.budget
+                if budget is not None and budget.per == "day":
+                    yield TimerSet(timer=TimerId(f"budget:{what}"), due=self.state.midnight)
 
     def _schedule(self, binding: Binding) -> Iterator[Event]:
         state = self.state

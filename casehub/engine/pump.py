@@ -106,9 +106,13 @@ class Pump:
             seen = await self.runtime.store.outcome(self.live.state.id, input.key, self.live.state.tenant)
             if seen is not None:
                 return repeated(self.live, seen)
+        return await self.offer(input)
+
+    def offer(self, input: Input) -> asyncio.Future[Turn]:
+        """Put an input into the inbox. Its turn, when it is committed, or what refused it; a key is looked at then."""
         taken: asyncio.Future[Turn] = asyncio.get_running_loop().create_future()
         self._enter(Ticket(input, taken))
-        return await taken
+        return taken
 
     async def read(self, look: Callable[[LiveCase], T]) -> T:
         """Look at the case as last committed."""

@@ -36,11 +36,16 @@ class Alarm:
 
 
 class TimerWheel:
-    """Sleeps until the next thing is due. `fired`: how many durable timers have come due."""
+    """Sleeps until the next thing is due.
+
+    `fired`: how many durable timers have come due; `asleep_until`: when it looks again unless something is set before,
+    on the monotonic clock.
+    """
 
     def __init__(self, clock: Clock, store: CaseStore) -> None:
         self.clock = clock
         self.fired = 0
+        self.asleep_until = 0.0
         self._store = store
         self._alarms: list[tuple[float, int, Alarm]] = []
         self._count = 0
@@ -86,8 +91,9 @@ class TimerWheel:
             if upcoming is not None and upcoming <= now:
                 await anyio.lowlevel.checkpoint()
                 continue
+            self.asleep_until = min(upcoming or now + HORIZON, now + HORIZON)
             async with anyio.create_task_group() as group:
-                group.start_soon(self._sleep, min(upcoming or now + HORIZON, now + HORIZON), group.cancel_scope)
+                group.start_soon(self._sleep, self.asleep_until, group.cancel_scope)
                 await self._changed.wait()
                 group.cancel_scope.cancel()
 

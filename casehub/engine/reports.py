@@ -1,0 +1,58 @@
+"""Work that was done elsewhere and is only reported: what it says to a case.
+
+A report on a binding that is eligible is an activation that begins and ends in one turn, so that a case which is told
+what happened has the same log as one that saw it happen. A report that nothing in the case called for is still a fact:
+what is written is the worker's, and no activation is made up for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from casehub.binding import Binding, Worker
+from casehub.engine.agenda import judge
+from casehub.engine.intake import Intake
+from casehub.errors import FactError, InputRefusedError
+from casehub.events import Event, WorkerEvent
+from casehub.explanation import Verdict
+from casehub.inputs import Reported, Returned, Write
+from casehub.structure import Structure
+from casehub.values import ABSENT, Plain
+
+
+def reported(input: Reported, intake: Intake, schedule: Callable[[Binding], Iterator[Event]]) -> Iterator[Event]:
+    """The events of a report. Raises `InputRefusedError`, with nothing recorded, for one that the case cannot take."""
+    state, structure = intake.state, intake.structure
+    binding = structure.bindings[input.binding]
+    if state.status.ended or judge(state, binding) is not Verdict.ELIGIBLE:
+        facts, deleted = _written(binding.worker_named(input.worker), input.value, structure)
+        by = f"worker:{input.worker}"
+        yield from intake.write(Write(facts=facts, delete=deleted, notes=input.notes, by=by, at=input.at))
+        return
+    yield from input.notes
+    for event in schedule(binding):
+        if isinstance(event, WorkerEvent):
+            event.worker = input.worker
+        yield event
+    activation = state.firings[binding.name].in_flight
+    if activation is not None:
+        yield from intake.returned(Returned(activation=activation, attempt=1, value=input.value, at=input.at))
+
+
+def _written(worker: Worker, value: object, structure: Structure) -> tuple[dict[str, Plain], tuple[str, ...]]:
+    """What a result writes and deletes when no activation stands behind it: it replaces whatever was there."""
+    if value is None:
+        return {}, ()
+    results = value if worker.mapping else dict.fromkeys(worker.writes[:1], value)
+    if not isinstance(results, Mapping) or not results.keys() <= set(worker.writes):
+        raise InputRefusedError(
+            f"worker {worker.name!r} is reported to have returned {value!r:.100}, and it writes {', '.join(worker.writes)}"
+        )
+    facts: dict[str, Plain] = {}
+    for name, item in results.items():
+        if item is not ABSENT:
+            try:
+                facts[name] = structure.types[name].normalise(item, f"fact {name!r} of worker {worker.name!r}")
+            except FactError as error:
+                raise InputRefusedError(str(error)) from error
+    return facts, tuple(name for name, item in results.items() if item is ABSENT)
