@@ -26,7 +26,8 @@ class Turn:
     """One input and everything that followed from it: what is committed, whole or not at all.
 
     The store gives `envelope.seq`. `status`: the case's after the turn; `key`: the input's, if it has one;
-    `timers`: set (a time) and gone (None); `stalled`: whether nothing can move the case after it.
+    `timers`: set (a time) and gone (None), all of them with the end of the case; `stalled`: whether nothing can move
+    the case after it. A turn without events leaves its key and its timers only.
     """
 
     envelope: Envelope
@@ -112,6 +113,7 @@ class CaseStore(Protocol):
     async def commit(self, turns: Sequence[Turn]) -> Sequence[CommitResult]:
         """Each turn whole or not at all, one result a turn; a bad turn fails no other, but the later ones of its case.
 
+        A key that was consumed is a `Duplicate` whatever the turn's version, so a turn may be sent again.
         Raises `StoreUnavailableError` when the outcome is unknown: look the case up with `load` before going on.
         """
         ...

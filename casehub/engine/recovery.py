@@ -28,6 +28,16 @@ CONFLICTS: Final = 3
 Taken = Sequence[tuple[Ticket, Turn]]
 
 
+async def commit(turns: Sequence[Turn], runtime: Runtime) -> Sequence[CommitResult] | None:
+    """What the store says of the turns; None when nobody knows what has become of them."""
+    try:
+        return await runtime.store.commit(turns)
+    except StoreUnavailableError as error:
+        runtime.failures += 1
+        log.error("store.unavailable", case=turns[0].envelope.case, turns=len(turns), reason=str(error))
+        return None
+
+
 async def reload(live: LiveCase, runtime: Runtime) -> LiveCase:
     """The case folded again from its log, however long the store is away."""
     events: Sequence[Event] | None = None
@@ -44,6 +54,7 @@ async def reload(live: LiveCase, runtime: Runtime) -> LiveCase:
     again.state.definition, again.state.tenant = state.definition, state.tenant
     again.deliberations = live.deliberations
     again.deliberations.base = None
+    again.deliberations.under_way = again.state.deliberation if again.state.deliberating else None
     return again
 
 
