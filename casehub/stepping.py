@@ -1,0 +1,198 @@
+"""Stepping: a case that waits for permission before each decision, so that one can be looked at after the other.
+
+For tests (`kit.step(case)`) and for people at a terminal (`casehub case start --step`). What is stepped is the loop
+control: workers, timers and inputs go on as ever, but nothing fires until somebody lets the next selection through.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from casehub.binding import Binding
+from casehub.case import Case
+from casehub.definition import CaseDefinition
+from casehub.durations import Duration
+from casehub.engine.live import LiveCase
+from casehub.events import CaseId, ContextChanged, DeliberationFinished, Event, SelectionDropped, WorkerScheduled
+from casehub.hub import CaseHub
+from casehub.spi import Answer, LoopControl
+from casehub.state import CaseState
+from casehub.values import ABSENT, Absent, Plain
+from casehub.view import CaseView
+
+if sys.version_info >= (3, 14):
+    from uuid import uuid7
+else:
+    from uuid_utils.compat import uuid7
+
+FOREVER: Final = "36500d"
+"""How long a decision may be held: whoever steps may look around meanwhile, in a debugger too."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One decision, and what came of it until the next one or until nothing moved.
+
+    `eligible`, `chosen`, `fired`, `dropped`: names of bindings; `written`: facts by name with their plain values,
+    `ABSENT` for a deleted one; `events`: all of the case's in order, the one that ended the deliberation first.
+    """
+
+    eligible: tuple[str, ...]
+    chosen: tuple[str, ...] = ()
+    fired: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
+    rationale: str = ""
+    written: Mapping[str, Plain | Absent]
+    events: tuple[Event, ...] = ()
+
+
+def step_of(eligible: Sequence[str], events: Iterable[Event]) -> Step:
+    """The step that these events of one case make."""
+    seen = tuple(events)
+    written: dict[str, Plain | Absent] = {}
+    answer: DeliberationFinished | None = None
+    for event in seen:
+        if isinstance(event, ContextChanged):
+            written.update(event.facts)
+            written.update(dict.fromkeys(event.deleted, ABSENT))
+        elif isinstance(event, DeliberationFinished) and answer is None:
+            answer = event
+    return Step(
+        eligible=tuple(eligible),
+        chosen=() if answer is None else answer.chosen,
+        fired=tuple(event.binding for event in seen if isinstance(event, WorkerScheduled)),
+        dropped=tuple(event.binding for event in seen if isinstance(event, SelectionDropped)),
+        rationale="" if answer is None else answer.rationale,
+        written=written,
+        events=seen,
+    )
+
+
+class Turnstile:
+    """Holds the decisions of cases, one a case, until each is let through."""
+
+    def __init__(self) -> None:
+        self._held: dict[CaseId, tuple[tuple[str, ...], asyncio.Future[None]]] = {}
+        self._open: set[CaseId] = set()
+
+    def held(self, case: CaseId) -> tuple[str, ...]:
+        """The bindings that the held decision of a case is about; empty while none is held."""
+        found = self._held.get(case)
+        return () if found is None or found[1].done() else found[0]
+
+    def let_through(self, case: CaseId) -> None:
+        """Let the held decision of a case go on; nothing happens when none is held."""
+        if self.held(case):
+            self._held[case][1].set_result(None)
+
+    def open(self, case: CaseId) -> None:
+        """Let every decision of a case go on from here: nobody steps it any more."""
+        self._open.add(case)
+        self.let_through(case)
+
+    async def wait(self, case: CaseId, eligible: Iterable[str]) -> None:
+        """Hold a decision until it is let through."""
+        if case in self._open:
+            return
+        through: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._held[case] = (tuple(eligible), through)
+        try:
+            await through
+        finally:
+            if self._held.get(case, (None, None))[1] is through:
+                del self._held[case]
+
+
+class SteppingLoopControl:
+    """Another loop control, whose every selection waits at a turnstile first. It decides nothing itself.
+
+    The time that a selection may take does not count while a case is stepped.
+    """
+
+    immediate = False
+    deadline: Duration = FOREVER
+
+    def __init__(self, inner: LoopControl, turnstile: Turnstile) -> None:
+        self.inner = inner
+        self.handles = inner.handles
+        self._turnstile = turnstile
+
+    def initial(self) -> Any:
+        return self.inner.initial()
+
+    def apply(self, control: Any, event: Event) -> Any:
+        return self.inner.apply(control, event)
+
+    def react(self, state: CaseState, event: Event) -> Iterable[Event]:
+        return self.inner.react(state, event)
+
+    def gate(self, state: CaseState, binding: Binding) -> str | None:
+        return self.inner.gate(state, binding)
+
+    async def select(self, case: CaseView, eligible: Sequence[Binding]) -> Answer:
+        await self._turnstile.wait(case.id, [binding.name for binding in eligible])
+        return await self.inner.select(case, eligible)
+
+
+class Stepper:
+    """Starts cases of an open hub that are stepped, and steps them."""
+
+    def __init__(self, hub: CaseHub) -> None:
+        self.turnstile = Turnstile()
+        self._hub = hub
+
+    async def start(
+        self,
+        definition: CaseDefinition | str,
+        /,
+        *,
+        case_id: str | None = None,
+        by: str = "user",
+        **facts: Any,
+    ) -> Case:
+        """Start a case that holds each decision until it is stepped. Raises what `hub.start` does."""
+        case = str(uuid7()) if case_id is None else case_id
+        self._hub.steer(case, SteppingLoopControl(self._hub.loop_of(definition), self.turnstile))
+        return await self._hub.start(definition, case_id=case, by=by, **facts)
+
+    async def pending(self, case: Case) -> tuple[str, ...]:
+        """Wait for the next decision and say which bindings it is about; empty when the case ends or rests first."""
+        while True:
+            pump = await self._hub.pump(case.id)
+            deciding = await pump.until(_deciding)
+            if not deciding or self.turnstile.held(case.id):
+                return self.turnstile.held(case.id)
+            await asyncio.sleep(0)  # the deliberation is in the log, its select is about to be called
+
+    async def step(self, case: Case) -> Step | None:
+        """Let the next decision through and say what came of it, in the hub's own time.
+
+        Waits for the decision, then for the one after it or until nothing moves. None when there is no decision to
+        let through: the case has ended, has stalled, or waits for somebody.
+        """
+        eligible = await self.pending(case)
+        if not eligible:
+            return None
+        state = await case.state()
+        before, number = state.version, state.deliberation
+        self.turnstile.let_through(case.id)
+        pump = await self._hub.pump(case.id)
+        await pump.until(lambda live: not _is_deciding(live, number) or None)
+        await self.pending(case)
+        return step_of(eligible, [event for event in await case.log.query(Event) if event.version > before])
+
+
+def _is_deciding(live: LiveCase, number: int) -> bool:
+    return live.state.deliberating and live.state.deliberation == number
+
+
+def _deciding(live: LiveCase) -> bool | None:
+    """Whether a decision is being made; None while that may still come."""
+    state = live.state
+    if state.deliberating:
+        return True
+    return False if state.status.ended or not state.activations else None
