@@ -1,0 +1,197 @@
+"""The command `casehub`: an operator's and a developer's way to cases, in a terminal and in scripts.
+
+A command's module is imported when the command is called, so that `casehub --help` and completion are quick. What is
+printed is the answer, on standard output; what went wrong is one line, on the error stream, and the exit code says of
+what kind (`casehub.problems`).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+from cyclopts import App, CycloptsError, Parameter
+from pydantic_core import to_json
+
+from casehub.cli.slips import usage
+from casehub.cli.text import note, shown
+from casehub.errors import CaseHubError
+from casehub.lookup import is_there, release
+from casehub.problems import Exit, kind_of, problem, text_of
+
+app = App(
+    name="casehub",
+    help="A reactive blackboard engine: start cases, follow them, steer them.",
+    version=release,
+    help_format="plaintext",
+    default_parameter=Parameter(negative="", show_default=False),
+    help_epilogue="""Begin with:
+  casehub up examples.claim:claim
+and, in another terminal:
+  casehub case start claim document="Ada met Grace" --wait
+
+Exit codes: 0 ok, 1 failed, 2 usage, 3 not found, 4 conflict or wrong status,
+5 not allowed, 6 timed out, 7 not reachable or owned by another process,
+8 definition invalid""",
+)
+case = App(
+    name="case",
+    help="Start, follow and steer cases.",
+    help_epilogue="Each has its own --help, with examples.",
+    sort_key=1,
+)
+events = App(
+    name="events", help="Read the event log.", help_epilogue="Each has its own --help, with examples.", sort_key=2
+)
+db = App(
+    name="db", help="Look after the database.", help_epilogue="Each has its own --help, with examples.", sort_key=3
+)
+
+app.command(
+    "casehub.cli.up:app", name="up", help="Work cases in this process: engine, SQLite, control socket.", sort_key=0
+)
+app.command(case)
+app.command(events)
+app.command(db)
+app.command("casehub.cli.doctor:app", name="doctor", help="Look over everything that is needed.", sort_key=5)
+
+case.command("casehub.cli.starting:start_app", name="start", help="Start a case.", sort_key=0)
+case.command("casehub.cli.cases:list_app", name="list", help="List cases, the latest started first.", sort_key=1)
+case.command(
+    "casehub.cli.cases:show_app",
+    name="show",
+    help="Show a case: where it stands, its facts, what runs, and what holds it up.",
+    sort_key=2,
+)
+case.command("casehub.cli.history:watch_app", name="watch", help="Follow a case, or all, live.", sort_key=3)
+case.command("casehub.cli.verbs:signal_app", name="signal", help="Bring facts to a case from outside.", sort_key=4)
+case.command(
+    "casehub.cli.cases:facts_app",
+    name="facts",
+    help="Show the facts of a case, or one with its history or its causes.",
+    sort_key=5,
+)
+case.command(
+    "casehub.cli.cases:explain_app",
+    name="explain",
+    help="Say of each binding why it does, or does not, fire now.",
+    sort_key=6,
+)
+case.command(
+    "casehub.cli.verbs:suspend_app",
+    name="suspend",
+    help="Hold a case: nothing new starts until it is resumed.",
+    sort_key=7,
+)
+case.command("casehub.cli.verbs:resume_app", name="resume", help="Let a suspended case go on.", sort_key=8)
+case.command(
+    "casehub.cli.verbs:cancel_app",
+    name="cancel",
+    help="End a case, and give what runs a moment to come to its end.",
+    sort_key=9,
+)
+case.command(
+    "casehub.cli.verbs:kill_app", name="kill", help="End a case now, and wait for nothing that runs.", sort_key=10
+)
+
+events.command("casehub.cli.history:list_app", name="list", help="List events, oldest first.", sort_key=0)
+events.command(
+    "casehub.cli.history:tail_app", name="tail", help="Show the last events, and those that come.", sort_key=1
+)
+
+db.command(
+    "casehub.cli.database:check_app", name="check", help="Read the whole database and say what is wrong with it."
+)
+db.command("casehub.cli.database:migrate_app", name="migrate", help="Bring the schema of the database to this version.")
+
+if is_there("casehub.cli.logs"):
+    events.command(
+        "casehub.cli.logs:export_app",
+        name="export",
+        help="Write events in a form that process-mining tools read.",
+        sort_key=2,
+    )
+    app.command("casehub.cli.logs:replay_app", name="replay-log", help="Feed a real event log into cases.", sort_key=4)
+
+app.register_install_completion_command(help="Install shell completion for casehub.")
+
+_VALUED: Final = ("--db", "--config", "--output", "-o", "--app", "--by")
+_FLAGS: Final = ("--no-color",)
+INTERRUPTED: Final = 130
+"""Exit code after Ctrl-C, as shells have it."""
+
+
+def main(tokens: Sequence[str] | None = None) -> None:
+    """The console script: run a command and exit with its code."""
+    code = run(sys.argv[1:] if tokens is None else tokens)
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the interpreter complains at its end
+    sys.exit(code)
+
+
+def run(tokens: Sequence[str]) -> int:
+    """Run a command; its exit code. What is expected to go wrong is told in a line."""
+    tokens = ordered(tokens)
+    try:
+        result = app(
+            list(tokens),
+            exit_on_error=False,
+            print_error=False,
+            verbose=False,
+            result_action="return_value",
+            backend="asyncio",
+        )
+        return result if isinstance(result, int) else Exit.OK
+    except BaseException as error:
+        return _ended_by(_alone(error), tokens)
+
+
+def ordered(tokens: Sequence[str]) -> list[str]:
+    """The words with common options that stand before the command put behind it, where it takes them."""
+    rest, moved = list(tokens), list[str]()
+    while rest and rest[0].partition("=")[0] in (*_VALUED, *_FLAGS):
+        words = 1 if "=" in rest[0] or rest[0] in _FLAGS else 2
+        moved += rest[:words]
+        rest = rest[words:]
+    end = rest.index("--") if "--" in rest else len(rest)
+    return [*rest[:end], *moved, *rest[end:]]
+
+
+def _ended_by(error: BaseException, tokens: Sequence[str]) -> int:
+    if isinstance(error, KeyboardInterrupt):
+        return INTERRUPTED
+    if isinstance(error, SystemExit):
+        return error.code if isinstance(error.code, int) else Exit.FAILED
+    if isinstance(error, BrokenPipeError):  # `| head` has seen enough
+        return Exit.OK
+    if isinstance(error, CycloptsError):
+        error = usage(error)
+    if not isinstance(error, CaseHubError | TimeoutError | PermissionError):
+        raise error
+    if _wants_json(tokens):
+        note(to_json(problem(error)).decode())
+    else:
+        note("\n".join(shown(line) for line in f"error: {text_of(error)}".splitlines()))
+    return kind_of(error).exit
+
+
+def _alone(error: BaseException) -> BaseException:
+    """The one error in a group of one, which task groups make."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error
+
+
+def _wants_json(tokens: Sequence[str]) -> bool:
+    """Whether the output is for programs, of words that may be wrong."""
+    for place, word in enumerate(tokens):
+        name, _, value = word.partition("=")
+        if name in ("-o", "--output") and (value or "".join(tokens[place + 1 : place + 2])) in ("json", "ndjson"):
+            return True
+        if word in ("-ojson", "-ondjson"):
+            return True
+    return False

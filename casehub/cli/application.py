@@ -1,0 +1,82 @@
+"""APP: what a worker process works. A `module:attribute` that names a definition, several, or an unopened hub."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+from casehub.definition import CaseDefinition
+from casehub.errors import SettingsError
+from casehub.hub import CaseHub
+from casehub.lookup import object_of, store_of
+from casehub.spi import LoopControl, Volatile
+
+
+@runtime_checkable
+class InFile(Protocol):
+    """A store that is a file."""
+
+    path: Path
+
+
+def definitions_of(reference: str) -> list[CaseDefinition]:
+    """The definitions that APP names. Raises `SettingsError` for what is no APP."""
+    found = object_of(reference)
+    if isinstance(found, CaseHub):
+        return list(found.definitions.values())
+    if isinstance(found, CaseDefinition):
+        return [found]
+    if isinstance(found, Iterable) and not isinstance(found, str | bytes | dict):
+        several = list(found)
+        if several and all(isinstance(each, CaseDefinition) for each in several):
+            return several
+    raise SettingsError(
+        f"{reference!r} is {_described(found)}; name a CaseDefinition, a list of them, or a CaseHub that is not open"
+    )
+
+
+def hub_of(reference: str, store: str, *, loop: str = "", tenant: str = "default", resume: bool = True) -> CaseHub:
+    """A hub for APP on a store. A hub that APP names keeps its own store, unless that is memory.
+
+    Raises `SettingsError`, and `DefinitionError` for a definition that can never work.
+    """
+    definitions = definitions_of(reference)
+    found = object_of(reference)
+    if not isinstance(found, CaseHub):
+        control = loop_of(loop) if loop else None
+        return CaseHub(*definitions, store=store, loop=control, tenant=tenant, resume=resume)
+    if loop:
+        raise SettingsError(f"--loop {loop}: {reference!r} is a CaseHub, which has its own; give it loop= there")
+    if isinstance(found.store, Volatile):
+        found.store = store_of(store)
+    if not resume:
+        found.resumes = False
+    return found
+
+
+def loop_of(reference: str) -> LoopControl:
+    """The loop control that `module:factory` makes, or is. Raises `SettingsError` for what is none."""
+    found = object_of(reference)
+    if not callable(getattr(found, "select", None)) or isinstance(found, type):
+        try:
+            found = found()
+        except Exception as error:
+            raise SettingsError(
+                f"--loop {reference}: making it raised {type(error).__name__}: {error}; mend it"
+            ) from error
+    missing = [
+        name
+        for name in ("immediate", "handles", "deadline", "apply", "react", "gate", "select")
+        if not hasattr(found, name)
+    ]
+    if missing:
+        raise SettingsError(
+            f"--loop {reference}: {_described(found)} is no loop control; it lacks {', '.join(missing)}"
+        )
+    control: LoopControl = found
+    return control
+
+
+def _described(found: Any) -> str:
+    return f"a {type(found).__name__}"

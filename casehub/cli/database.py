@@ -1,0 +1,104 @@
+"""`db check` and `db migrate`: what is in the database file, and its schema."""
+
+from __future__ import annotations
+
+import sqlite3
+import sys
+from contextlib import closing
+from typing import Annotated, Protocol, runtime_checkable
+
+from cyclopts import App, Parameter
+
+from casehub.adapters.sqlite_schema import MIGRATIONS, Finding, schema_sql, schema_version
+from casehub.cli.options import Common, Session
+from casehub.cli.output import progress
+from casehub.cli.text import write
+from casehub.errors import SettingsError, StoreError
+from casehub.lookup import store_of
+
+check_app = App(
+    name="check",
+    help_epilogue="""Works beside a running 'casehub up'. Ends with 1 when something is broken.
+
+Example:
+  casehub db check --db casehub.db""",
+)
+
+
+@runtime_checkable
+class Checked(Protocol):
+    """A store that can look itself over."""
+
+    async def check(self) -> list[Finding]: ...
+
+
+@check_app.default
+async def check(*, common: Common | None = None) -> None:
+    """Read the whole database and say what is wrong with it."""
+    session = Session(common)
+    async with session.reading() as store:
+        if not isinstance(store, Checked):
+            raise SettingsError(f"database {session.settings.db!r}: it is checked with its own tools")
+        with progress(f"checking {session.database}"):
+            found = await store.check()
+        events = await store.log.position()
+    session.printer.items(
+        [{"kind": "fault" if each.fault else "note", "text": each.text} for each in found],
+        ("", "finding"),
+        lambda item: (item["kind"], item["text"]),
+        empty=f"{session.database}: nothing wrong ({events:,} events)",
+    )
+    faults = sum(each.fault for each in found)
+    if faults:
+        raise StoreError(f"database {session.database}: {faults} thing(s) are broken; restore a backup, keep this file")
+
+
+migrate_app = App(
+    name="migrate",
+    help_epilogue="""'casehub up' does it too, when it starts. The database must not be in use.
+
+Examples:
+  casehub db migrate --db casehub.db
+  casehub db migrate --sql > migration.sql       # changes nothing""",
+)
+
+
+@migrate_app.default
+async def migrate(
+    *,
+    sql: Annotated[bool, Parameter(help="Print the SQL; change nothing.")] = False,
+    common: Common | None = None,
+) -> None:
+    """Bring the schema of the database to this version; make the database when there is none."""
+    session = Session(common)
+    before = _version(session)
+    latest = MIGRATIONS[-1].version
+    printer = session.printer
+    if sql:
+        text = schema_sql(before) if before < latest else ""
+        if printer.for_people:
+            write(sys.stdout, text or f"-- {session.database}: schema version {before}, nothing to do")
+        else:
+            printer.document({"from": before, "to": latest, "sql": text})
+        return
+    store = store_of(session.settings.db)
+    await store.open(_nothing)
+    await store.close()
+    if printer.for_people:
+        done = "nothing to do" if before == latest else f"brought up from {before}" if before else "made"
+        printer.say(f"{session.database}: schema version {latest}, {done}")
+    else:
+        printer.document({"from": before, "to": latest})
+
+
+def _version(session: Session) -> int:
+    """The version of the schema that the file has, 0 where there is no file. Raises `SchemaError`."""
+    path = session.database
+    if not path.exists():
+        return 0
+    with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
+        return schema_version(connection, str(path))
+
+
+def _nothing(turns: object) -> None:
+    """Nothing is committed."""

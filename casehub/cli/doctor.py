@@ -1,0 +1,184 @@
+"""`doctor`: whether everything that a worker process needs is there, and what it holds up."""
+
+from __future__ import annotations
+
+import platform
+import sqlite3
+import sys
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from cyclopts import App
+
+from casehub.adapters.sqlite_schema import SAFE_VERSION
+from casehub.cli.application import hub_of
+from casehub.cli.desk import worker_process
+from casehub.cli.options import Session, Working
+from casehub.errors import CaseHubError, StoreUnavailableError
+from casehub.lookup import is_there, release
+from casehub.query import CaseQuery
+from casehub.record import read_case
+from casehub.settings import Settings
+from casehub.spi import CaseStore
+
+MOST: Final = 20
+"""Cases of a kind that are named."""
+
+# What each extra brings, by the module that shows it; those in the core are left out.
+EXTRAS: Final = {
+    "postgres": "psycopg",
+    "yaml": "ruamel.yaml",
+    "jq": "jq",
+    "xes": "defusedxml",
+    "server": "fastapi",
+    "client": "httpx2",
+    "cloudevents": "cloudevents",
+    "otel": "opentelemetry.sdk",
+    "oidc": "jwt",
+    "llm": "pydantic_ai",
+    "crypto": "cryptography",
+}
+
+app = App(
+    name="doctor",
+    help_epilogue="""Works beside a running 'casehub up' and without one. Ends with 1 when
+something is wrong.
+
+Examples:
+  casehub doctor
+  casehub doctor --app examples.claim:claim -o json""",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that was looked at. `level`: `ok`, `note` (worth knowing) or `fault`."""
+
+    level: Literal["ok", "note", "fault"]
+    subject: str
+    text: str
+
+
+@app.default
+async def doctor(*, common: Working | None = None) -> int:
+    """Look over the database, the worker process, the cases that are held up, the extras and the settings."""
+    session = Session(common)
+    checks = [Check("ok", "casehub", f"{release()}, Python {platform.python_version()}, {sys.platform}")]
+    checks += [check async for check in _database(session)]
+    checks.append(_sqlite())
+    checks += _extras()
+    checks += _application(session)
+    checks += _settings(session)
+    session.printer.items(
+        [{"level": each.level, "subject": each.subject, "text": each.text} for each in checks],
+        ("", "what", "found"),
+        lambda item: (item["level"], item["subject"], item["text"]),
+    )
+    return int(any(each.level == "fault" for each in checks))
+
+
+async def _database(session: Session) -> AsyncIterator[Check]:
+    parked: dict[str, str] | None = None
+    try:
+        async with worker_process(session) as client:
+            if client is None:
+                yield Check("note", "worker process", f"none owns {session.settings.db.removeprefix('sqlite:///')}")
+            else:
+                info = await client.info()
+                parked = dict(info["parked"])
+                names = ", ".join(client.greeting.definitions)
+                yield Check(
+                    "ok",
+                    "worker process",
+                    f"process {client.greeting.pid}, CaseHub {client.greeting.casehub}, works {names}; "
+                    f"{info['working']} worker(s) running",
+                )
+    except (CaseHubError, PermissionError) as error:
+        yield Check("fault", "worker process", str(error))
+    try:
+        async with session.reading() as store:
+            yield Check("ok", "database", f"{store.describe()}; {await store.log.position():,} events")
+            async for check in _cases(session, store, parked):
+                yield check
+    except StoreUnavailableError as error:
+        yield Check("note", "database", str(error))
+    except (CaseHubError, PermissionError) as error:
+        yield Check("fault", "database", str(error))
+
+
+async def _cases(session: Session, store: CaseStore, parked: dict[str, str] | None) -> AsyncIterator[Check]:
+    tenant = session.settings.tenant
+    stalled = await store.log.cases(CaseQuery(tenant=tenant, stalled=True, limit=MOST + 1))
+    for summary in stalled[:MOST]:
+        yield Check(
+            "note", "stalled case", f"{summary.case} of {summary.definition}: casehub case explain {summary.case}"
+        )
+    if len(stalled) > MOST:
+        yield Check("note", "stalled case", "and more: casehub case list --stalled")
+    if parked is None and session.settings.app:
+        parked = await _would_be_parked(session, store)
+    for case, reason in list((parked or {}).items())[:MOST]:
+        yield Check("fault", "parked case", f"{case}: {reason}")
+    if parked is not None and not parked:
+        yield Check("ok", "parked cases", "none")
+
+
+async def _would_be_parked(session: Session, store: CaseStore) -> dict[str, str]:
+    """What a worker process would park: open cases that the definitions of APP do not fit any more."""
+    try:
+        hub = hub_of(session.settings.app, "memory://")
+    except CaseHubError:
+        return {}  # said elsewhere
+    found: dict[str, str] = {}
+    for tenant, case in await store.active():
+        if tenant != session.settings.tenant:
+            continue
+        state = (await read_case(store, case, tenant)).state
+        structure = hub.structures.get(state.definition)
+        if structure is None:
+            found[case] = f"it is of definition {state.definition!r}, which {session.settings.app} lacks"
+            continue
+        missing = sorted({each.binding for each in state.activations.values()} - structure.bindings.keys())
+        if missing:
+            found[case] = f"its definition lacks {', '.join(missing)}, which is in flight"
+    return found
+
+
+def _sqlite() -> Check:
+    if sqlite3.sqlite_version_info < SAFE_VERSION:
+        safe = ".".join(map(str, SAFE_VERSION))
+        return Check(
+            "note",
+            "SQLite",
+            f"{sqlite3.sqlite_version} has the WAL-reset bug, mended in {safe}; CaseHub avoids it by writing through one "
+            "connection, so let nothing else write to the database",
+        )
+    return Check("ok", "SQLite", sqlite3.sqlite_version)
+
+
+def _extras() -> Iterator[Check]:
+    for extra, module in EXTRAS.items():
+        if is_there(module):
+            yield Check("ok", f"extra {extra}", "installed")
+        else:
+            yield Check("note", f"extra {extra}", f"not installed: pip install 'casehub[{extra}]'")
+
+
+def _application(session: Session) -> Iterator[Check]:
+    reference = session.settings.app
+    if not reference:
+        return
+    try:
+        hub = hub_of(reference, "memory://", loop=session.settings.loop)
+    except CaseHubError as error:
+        yield Check("fault", "app", str(error))
+    else:
+        yield Check("ok", "app", f"{reference}: {', '.join(hub.definitions)}")
+
+
+def _settings(session: Session) -> Iterator[Check]:
+    for name, field in Settings.model_fields.items():
+        value = getattr(session.settings, name)
+        origin = session.loaded.origins[name]
+        yield Check("ok", f"setting {name}", f"{value!r} from {origin} ({field.description})")

@@ -1,0 +1,166 @@
+"""The options that commands share, and what they come to: settings and a printer."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+from urllib.parse import urlsplit
+
+import structlog
+from cyclopts import Group, Parameter
+
+from casehub.cli.output import Form, Printer
+from casehub.errors import SettingsError, StoreUnavailableError
+from casehub.lookup import store_of
+from casehub.settings import Loaded, Settings, load
+from casehub.spi import CaseStore
+
+COMMON = Group("Common options", sort_key=100)
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Common:
+    """Options of every command."""
+
+    db: Annotated[
+        str | None,
+        Parameter(
+            name="--db", group=COMMON, help="The database: a path or a URL. [env: CASEHUB_DB; default: casehub.db]"
+        ),
+    ] = None
+    config: Annotated[
+        str | None,
+        Parameter(
+            name="--config", group=COMMON, help="The settings file. [env: CASEHUB_CONFIG; default: casehub.toml]"
+        ),
+    ] = None
+    output: Annotated[
+        Form, Parameter(name=["--output", "-o"], group=COMMON, help="For people, or for programs.", show_default=True)
+    ] = "table"
+    no_color: Annotated[bool, Parameter(name="--no-color", group=COMMON, help="No colours. [env: NO_COLOR]")] = False
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Working(Common):
+    """Options of the commands that work cases themselves where no `casehub up` does."""
+
+    app: Annotated[
+        str | None,
+        Parameter(
+            name="--app",
+            group=COMMON,
+            help="What to work with where no 'casehub up' runs: module:attribute. [env: CASEHUB_APP]",
+        ),
+    ] = None
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Acting(Working):
+    """Options of the commands that change something."""
+
+    by: Annotated[
+        str | None,
+        Parameter(name="--by", help="Who does it, as kind:name. [env: CASEHUB_BY; default: user:you]"),
+    ] = None
+
+
+class Session:
+    """What one call of a command works with."""
+
+    def __init__(self, common: Common | None, **flags: str | None) -> None:
+        self.common = common or Common()
+        given: dict[str, str | None] = {"db": self.common.db, **flags}
+        if isinstance(self.common, Working):
+            given["app"] = self.common.app
+        if isinstance(self.common, Acting):
+            given["by"] = self.common.by
+        log_to_stderr("warning")
+        self.loaded: Loaded = load(given, self.common.config)
+        self.printer = Printer(self.common.output, colour=not self.common.no_color)
+
+    @property
+    def settings(self) -> Settings:
+        return self.loaded.settings
+
+    @property
+    def database(self) -> Path:
+        """The file. Raises `SettingsError` for a store that has none."""
+        parts = urlsplit(self.settings.db)
+        if parts.scheme != "sqlite":
+            raise SettingsError(f"database {self.settings.db!r}: this command needs a file; give --db a path")
+        return Path(parts.path.removeprefix("/"))
+
+    @property
+    def by(self) -> str:
+        """Who acts. Raises `SettingsError` for what is no `kind:name`."""
+        by = self.settings.by
+        if not by:
+            return _login()
+        kind, _, name = by.partition(":")
+        if not kind or not by.isprintable() or " " in by or (":" in by and not name):
+            raise SettingsError(f"--by {by!r} names nobody; write kind:name, such as user:ada")
+        return by
+
+    def hint(self, command: str) -> str:
+        """A command as it has to be typed to reach the same database."""
+        options = (("--db", self.common.db), ("--config", self.common.config))
+        return " ".join([f"casehub {command}", *(f"{name} {value}" for name, value in options if value)])
+
+    @asynccontextmanager
+    async def reading(self) -> AsyncIterator[CaseStore]:
+        """The database, read-only, whoever owns it. Raises `StoreUnavailableError` when there is none."""
+        path = self.database
+        if not path.exists():
+            raise StoreUnavailableError(
+                f"database {path}: there is none; give its path with --db, or make it with 'casehub up APP'"
+            )
+        if not os.access(path, os.R_OK):  # to open and close the file would take SQLite's locks from this process
+            raise PermissionError(f"database {path}: this user may not read it; act as the one who runs 'casehub up'")
+        store = store_of(self.settings.db, read_only=True)
+        await store.open(_nothing)
+        try:
+            yield store
+        finally:
+            await store.close()
+
+
+def log_to_stderr(level: str, form: str = "auto") -> None:
+    """Send CaseHub's log to the error stream, from a level up; `form`: `console`, `json`, or what fits its end."""
+    terminal = sys.stderr.isatty()
+    as_json = form == "json" or (form == "auto" and not terminal)
+    ends: list[Any] = (
+        [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
+        if as_json
+        else [structlog.dev.ConsoleRenderer(colors=terminal)]
+    )
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            *ends,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=False,
+    )
+
+
+def _nothing(turns: object) -> None:
+    """What is read only publishes nothing."""
+
+
+def _login() -> str:
+    try:
+        return f"user:{getpass.getuser()}"
+    except (KeyError, OSError):  # an id without a name
+        return "user"

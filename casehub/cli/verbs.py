@@ -1,0 +1,156 @@
+"""Commands that act on a case: `case signal`, `case suspend`, `case resume`, `case cancel`, `case kill`."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Annotated
+
+from cyclopts import App, Parameter
+
+from casehub.case import Case, Wait
+from casehub.cli.cases import show
+from casehub.cli.desk import Desk, desk, known
+from casehub.cli.options import Acting, Session
+from casehub.cli.output import progress
+from casehub.cli.starting import raise_outcome
+from casehub.cli.words import facts_of, meant
+from casehub.control import RemoteCase
+from casehub.durations import duration
+from casehub.errors import SettingsError
+from casehub.hub import CaseHub
+
+Id = Annotated[str, Parameter(help="The case.")]
+Reason = Annotated[str, Parameter(help="Why; it is kept in the log.")]
+Handle = Case | RemoteCase
+
+signal_app = App(
+    name="signal",
+    help_epilogue="""Several facts are one change. Without a running 'casehub up' the case is
+worked here until it rests, unless --wait turn is given.
+
+Examples:
+  casehub case signal ID approved=true --by user:ada
+  casehub case signal ID amount=12.5 currency=EUR --reason "new estimate"
+  casehub case signal ID reminder                    # it brings nothing
+  casehub case signal ID paid=true --key payment-7   # safe to repeat""",
+)
+
+
+@signal_app.default
+async def signal_case(
+    id: Id,
+    /,
+    *facts: Annotated[str, Parameter(help="What it brings: name=value, the value as JSON or text; or a name alone.")],
+    reason: Reason = "",
+    key: Annotated[str, Parameter(help="Makes it safe to repeat.")] = "",
+    wait: Annotated[
+        Wait | None, Parameter(help="Until it is taken, its workers have come back, or nothing moves.")
+    ] = None,
+    timeout: Annotated[str | None, Parameter(help="How long to wait, such as 30s or 2h.")] = None,
+    common: Acting | None = None,
+) -> None:
+    """Bring facts to a case from outside."""
+    session = Session(common)
+    bare = [word for word in facts if "=" not in word]
+    if not facts or len(bare) > 1 or (bare and len(facts) > 1):
+        raise SettingsError("a signal is name=value words, or one name alone; such as approved=true")
+    brought = {} if bare else facts_of(facts, "fact")
+    what = bare[0] if bare else brought
+    limit = None if timeout is None else duration(timeout)
+    async with desk(session) as at:
+        until = wait or ("turn" if at.remote else "quiescent")
+        with known(session, id), meant(brought), progress(f"case {id}: waiting for it"):
+            await at.case(id).signal(what, by=session.by, reason=reason, key=key, wait=until, timeout=limit)
+        await _tell(at, id, whole=until != "turn")
+
+
+suspend_app = App(
+    name="suspend",
+    help_epilogue="""What runs goes on, and its results are taken; nothing new starts.
+
+Example:
+  casehub case suspend ID --reason "waiting for legal" """,
+)
+
+
+@suspend_app.default
+async def suspend_case(id: Id, /, *, reason: Reason = "", common: Acting | None = None) -> None:
+    """Hold a case: nothing new starts until it is resumed."""
+    session = Session(common)
+    await _act(session, id, lambda case: case.suspend(by=session.by, reason=reason))
+
+
+resume_app = App(
+    name="resume",
+    help_epilogue="""Without a running 'casehub up' the case is worked here until it rests.
+
+Example:
+  casehub case resume ID""",
+)
+
+
+@resume_app.default
+async def resume_case(id: Id, /, *, reason: Reason = "", common: Acting | None = None) -> None:
+    """Let a suspended case go on."""
+    session = Session(common)
+    await _act(session, id, lambda case: case.resume(by=session.by, reason=reason), works=True)
+
+
+cancel_app = App(
+    name="cancel",
+    help_epilogue="""Example:
+  casehub case cancel ID --reason "withdrawn by the customer" --grace 10s""",
+)
+
+
+@cancel_app.default
+async def cancel_case(
+    id: Id,
+    /,
+    *,
+    reason: Reason = "",
+    grace: Annotated[str, Parameter(help="How long to wait for what runs.")] = "5s",
+    common: Acting | None = None,
+) -> None:
+    """End a case, and give what runs a moment to come to its end."""
+    session = Session(common)
+    span = duration(grace)
+    await _act(session, id, lambda case: case.cancel(by=session.by, reason=reason, grace=span))
+
+
+kill_app = App(
+    name="kill",
+    help_epilogue="""Example:
+  casehub case kill ID --reason "runaway loop" """,
+)
+
+
+@kill_app.default
+async def kill_case(id: Id, /, *, reason: Reason = "", common: Acting | None = None) -> None:
+    """End a case now, and wait for nothing that runs."""
+    session = Session(common)
+    await _act(session, id, lambda case: case.kill(by=session.by, reason=reason))
+
+
+async def _act(session: Session, id: str, verb: Callable[[Handle], Awaitable[None]], *, works: bool = False) -> None:
+    async with desk(session) as at:
+        if isinstance(at.hub, CaseHub) and not works:
+            await at.hub.drain("0s")  # nothing of the case is to be started for the time of the verb
+        with known(session, id):
+            await verb(at.case(id))
+            if works and not at.remote:
+                with progress(f"case {id}: working"):
+                    await at.case(id).quiescent()
+        await _tell(at, id, whole=works and not at.remote)
+
+
+async def _tell(at: Desk, id: str, *, whole: bool) -> None:
+    """Show what became of the case: a line, or the whole of it."""
+    record = await at.record(id)
+    printer = at.session.printer
+    if whole or not printer.for_people:
+        show(printer, record)
+    else:
+        printer.say(f"case {id}: {record.state.status}")
+    if whole:
+        raise_outcome(record)

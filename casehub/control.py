@@ -1,0 +1,324 @@
+"""The control socket: how other processes of this machine give verbs to the hub of a worker process.
+
+A Unix socket beside the database (`casehub.db.sock`, for its owner alone), JSON a line. Who connects is greeted; then
+a request is `{"id": 1, "verb": "signal", "arguments": {"case": "c1", "facts": {"approved": true}}}`, and what comes
+back carries its id: any number of `{"id": 1, "item": ...}`, then `{"id": 1, "result": ...}` or `{"id": 1, "error":
+{"class": "CaseEndedError", "message": "..."}}`. Several requests may be under way at once. Closing the connection
+abandons what is waited for and nothing else. `casehub.control_server` is the other end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+import sys
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic_core import from_json, to_json
+
+from casehub import errors
+from casehub.adapters.codec import from_json as event_from_json
+from casehub.case import Wait
+from casehub.durations import Duration, in_words
+from casehub.errors import CaseHubError, LimitError, NotReachableError, SettingsError
+from casehub.events import CaseId, Event
+from casehub.explanation import Explanation, Verdict
+from casehub.lifecycle import CaseStatus
+
+PROTOCOL: Final = 1
+"""The version of the protocol; it rises when an older end would misunderstand a newer one."""
+MAX_LINE: Final = 4_194_304
+"""Longest line in either direction, in bytes."""
+MAX_PATH: Final = 107 if sys.platform == "linux" else 103
+"""Longest path of a Unix socket, in bytes; the BSDs and macOS take four fewer than Linux."""
+
+# What errors carry besides their message.
+_CARRIED: Final = ("case", "reason", "reasons", "by", "definition")
+
+
+def socket_of(database: Path) -> Path:
+    """The socket of the process that owns a database. Raises `SettingsError` where its path would be too long."""
+    path = database.with_name(f"{database.name}.sock")
+    size = len(bytes(path))
+    if size > MAX_PATH:
+        raise SettingsError(
+            f"control socket {path}: its path has {size} bytes, and a Unix socket takes {MAX_PATH}; "
+            "put the database into a folder with a shorter path, or start in its folder and give a relative one"
+        )
+    return path
+
+
+@dataclass(frozen=True, slots=True)
+class DefinitionNote:
+    """What a client is told of a definition. `inputs`: of `start`, True where required."""
+
+    inputs: Mapping[str, bool] = field(default_factory=dict)
+    signals: Sequence[str] = ()
+    bindings: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Greeting:
+    """What the process behind the socket says of itself."""
+
+    casehub: str
+    protocol: int
+    pid: int
+    tenant: str
+    database: str
+    definitions: Mapping[str, DefinitionNote]
+
+
+class Lines:
+    """A connection that carries JSON values, one a line. `ConnectionError` when the other end is gone."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    async def send(self, line: bytes) -> None:
+        """Send one value, already JSON. Raises `LimitError` for one that is too long, with nothing sent."""
+        if len(line) >= MAX_LINE:
+            raise LimitError(f"{len(line):,} bytes are more than the control socket takes ({MAX_LINE:,})")
+        self._writer.write(line + b"\n")
+        await self._writer.drain()
+
+    async def receive(self) -> Any:
+        """The next value. Raises `LimitError` for a line that is too long, `ValueError` for no JSON."""
+        try:
+            line = await self._reader.readuntil()
+        except asyncio.LimitOverrunError:
+            raise LimitError(f"a line is longer than the {MAX_LINE:,} bytes that the control socket takes") from None
+        except asyncio.IncompleteReadError:
+            raise ConnectionResetError("the other end has closed the connection") from None
+        return from_json(line)
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+def error_as_dict(error: BaseException) -> dict[str, Any]:
+    """An error as the other end gets it: class, message, and what it carries."""
+    carried = {name: getattr(error, name) for name in _CARRIED if isinstance(getattr(error, name, None), str | tuple)}
+    return {"class": type(error).__name__, "message": str(error) or type(error).__name__, **carried}
+
+
+def error_from_dict(told: Mapping[str, Any]) -> Exception:
+    """The error that the other end raised; a `CaseHubError` where its class is none that may come by this way."""
+    name, message = str(told.get("class", "")), str(told.get("message", ""))
+    kind = getattr(errors, name, None) or getattr(builtins, name, None)
+    if kind not in (TimeoutError, PermissionError) and not (isinstance(kind, type) and issubclass(kind, CaseHubError)):
+        return CaseHubError(f"{name}: {message}")
+    error: Exception = kind.__new__(kind, message)  # their constructors make messages; this one is made
+    error.args = (message,)
+    for key in _CARRIED:
+        if key in told:
+            setattr(error, key, tuple(told[key]) if isinstance(told[key], list) else told[key])
+    return error
+
+
+class ControlClient:
+    """The hub of another process: the same verbs. One at a time; `greeting` says who is there."""
+
+    def __init__(self, lines: Lines, greeting: Greeting) -> None:
+        self.greeting = greeting
+        self._lines = lines
+        self._requests = 0
+
+    async def start(
+        self, definition: str, /, *, case_id: str | None = None, by: str = "user", **facts: Any
+    ) -> RemoteCase:
+        """Start a case with its facts, as `CaseHub.start` does."""
+        return self.case(await self._ask("start", definition=definition, case_id=case_id, by=by, facts=facts))
+
+    async def start_stepped(
+        self, definition: str, /, *, case_id: str | None = None, by: str = "user", **facts: Any
+    ) -> RemoteCase:
+        """Start a case that holds each decision until `step` lets it through, or until this connection ends."""
+        return self.case(
+            await self._ask("start", definition=definition, case_id=case_id, by=by, facts=facts, step=True)
+        )
+
+    def case(self, case_id: str) -> RemoteCase:
+        """The handle of a case. Whether there is one shows when it is asked."""
+        return RemoteCase(CaseId(case_id), self)
+
+    async def info(self) -> Mapping[str, Any]:
+        """What the process is doing: `working`, `parked` (case to reason), `draining`."""
+        found: Mapping[str, Any] = await self._ask("info")
+        return found
+
+    async def watch(self, *names: str, case: str | None = None, after: int | None = None) -> AsyncIterator[Event]:
+        """Events by name in the log, their subtypes included (none: all), as `CaseHub.watch` gives them.
+
+        Ends when the hub is left.
+        """
+        async with aclosing(self._items("watch", names=names, case=case, after=after)) as items:
+            async for item in items:
+                yield event_from_json(to_json(item))
+
+    async def _ask(self, verb: str, **arguments: Any) -> Any:
+        """The result of a verb that streams nothing."""
+        await self._request(verb, arguments)
+        return (await self._answer())["result"]
+
+    async def _items(self, verb: str, **arguments: Any) -> AsyncGenerator[Any, None]:
+        await self._request(verb, arguments)
+        while "item" in (answer := await self._answer()):
+            yield answer["item"]
+
+    async def _request(self, verb: str, arguments: Mapping[str, Any]) -> None:
+        self._requests += 1
+        given = {name: value for name, value in arguments.items() if value is not None}
+        try:
+            await self._lines.send(to_json({"id": self._requests, "verb": verb, "arguments": given}))
+        except ConnectionError:
+            raise self._gone() from None
+
+    async def _answer(self) -> dict[str, Any]:
+        """The next answer to the last request; those to requests that were given up are passed over."""
+        while True:
+            try:
+                answer = await self._lines.receive()
+            except ConnectionError:
+                raise self._gone() from None
+            if answer.get("id") not in (None, self._requests):
+                continue
+            if "error" in answer:
+                raise error_from_dict(answer["error"])
+            return dict(answer)
+
+    def _gone(self) -> NotReachableError:
+        return NotReachableError(
+            f"the worker process {self.greeting.pid} went away before it answered; what it had committed is in "
+            f"{self.greeting.database}: look with 'casehub case show', and start it again with 'casehub up'"
+        )
+
+
+class RemoteCase:
+    """A case of another process's hub: the verbs of `Case`, whose documentation holds here too."""
+
+    __slots__ = ("_client", "id")
+
+    def __init__(self, id: CaseId, client: ControlClient) -> None:
+        self.id = id
+        self._client = client
+
+    def __repr__(self) -> str:
+        return f"RemoteCase({self.id!r})"
+
+    async def status(self) -> CaseStatus:
+        return CaseStatus(await self._ask("status"))
+
+    async def context(self) -> Mapping[str, Any]:
+        """The visible facts, as plain values."""
+        found: Mapping[str, Any] = await self._ask("context")
+        return found
+
+    async def explain(self, binding: str | None = None) -> list[Explanation]:
+        told = await self._ask("explain", binding=binding)
+        return [Explanation(each["binding"], Verdict(each["verdict"]), each["text"], each["facts"]) for each in told]
+
+    async def completed(self, timeout: Duration | None = None, *, wait_through_stall: bool = False) -> None:
+        await self._ask("completed", timeout=_text(timeout), wait_through_stall=wait_through_stall)
+
+    async def quiescent(self, timeout: Duration | None = None) -> None:
+        await self._ask("quiescent", timeout=_text(timeout))
+
+    async def step(self) -> Mapping[str, Any] | None:
+        """Let the next decision of a case that is stepped through; None when it has ended or rests."""
+        found: Mapping[str, Any] | None = await self._ask("step")
+        return found
+
+    async def signal(
+        self,
+        what: Mapping[str, Any] | str | None = None,
+        /,
+        *,
+        by: str = "user",
+        reason: str = "",
+        key: str = "",
+        wait: Wait = "turn",
+        timeout: Duration | None = None,
+        **facts: Any,
+    ) -> None:
+        name = what if isinstance(what, str) else None
+        brought = facts if what is None or isinstance(what, str) else {**what, **facts}
+        await self._ask(
+            "signal", name=name, facts=brought, by=by, reason=reason, key=key, wait=wait, timeout=_text(timeout)
+        )
+
+    async def suspend(self, *, by: str = "user", reason: str = "") -> None:
+        await self._ask("suspend", by=by, reason=reason)
+
+    async def resume(self, *, by: str = "user", reason: str = "") -> None:
+        await self._ask("resume", by=by, reason=reason)
+
+    async def cancel(self, *, by: str = "user", reason: str = "", grace: Duration = "5s") -> None:
+        await self._ask("cancel", by=by, reason=reason, grace=_text(grace))
+
+    async def kill(self, *, by: str = "user", reason: str = "") -> None:
+        await self._ask("kill", by=by, reason=reason)
+
+    async def _ask(self, verb: str, **arguments: Any) -> Any:
+        return await self._client._ask(verb, case=self.id, **arguments)
+
+
+@asynccontextmanager
+async def connect(path: Path) -> AsyncIterator[ControlClient]:
+    """The hub behind a control socket.
+
+    Raises `NotReachableError` when nobody listens there or somebody who speaks another protocol,
+    `PermissionError` when it belongs to another user.
+    """
+    try:
+        reader, writer = await asyncio.open_unix_connection(path, limit=MAX_LINE)
+    except PermissionError:
+        raise PermissionError(
+            f"control socket {path}: it belongs to another user; act as the one who runs 'casehub up'"
+        ) from None
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise NotReachableError(f"control socket {path}: nobody listens there ({reason}); start 'casehub up'") from None
+    lines = Lines(reader, writer)
+    try:
+        yield ControlClient(lines, await _greeted(lines, path))
+    finally:
+        lines.close()
+
+
+async def _greeted(lines: Lines, path: Path) -> Greeting:
+    try:
+        told = await lines.receive()
+        notes = {name: DefinitionNote(**note) for name, note in told.pop("definitions", {}).items()}
+    except (ConnectionError, ValueError, TypeError, AttributeError, CaseHubError):
+        raise NotReachableError(f"control socket {path}: who listens there is no CaseHub") from None
+    if "error" in told:
+        raise error_from_dict(told["error"])
+    if told.get("protocol") != PROTOCOL:
+        raise NotReachableError(
+            f"control socket {path}: the worker process is CaseHub {told.get('casehub')} and speaks protocol "
+            f"{told.get('protocol')}, this command speaks {PROTOCOL}; use the command of the same release"
+        )
+    return Greeting(**told, definitions=notes)
+
+
+async def listens(path: Path) -> bool:
+    """Whether somebody listens there. A process that was killed leaves its socket behind."""
+    try:
+        _, writer = await asyncio.open_unix_connection(path)
+    except (FileNotFoundError, ConnectionRefusedError):
+        return False
+    except OSError:
+        return True  # `connect` says what it is
+    writer.close()
+    return True
+
+
+def _text(span: Duration | None) -> str | None:
+    return in_words(span) if isinstance(span, timedelta) else span

@@ -1,0 +1,63 @@
+"""A case as its log tells it, read from a store without a hub: nothing is worked, nothing is written, nobody is asked."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from casehub.case import FactHistory
+from casehub.context import CaseContext
+from casehub.engine.live import restore
+from casehub.errors import CaseNotFoundError, UnknownNameError, did_you_mean
+from casehub.events import CaseId, Event
+from casehub.explanation import Explanation
+from casehub.query import CaseLog
+from casehub.spi import CaseStore, LoopControl
+from casehub.state import CaseState, fold
+from casehub.structure import Structure
+
+
+@dataclass(frozen=True, slots=True)
+class CaseRecord:
+    """One case at the end of its log. `events`: the whole of it; `state`: what it comes to."""
+
+    id: CaseId
+    events: Sequence[Event]
+    state: CaseState
+    store: CaseStore
+
+    @property
+    def log(self) -> CaseLog:
+        """The case's history, typed."""
+        return CaseLog(self.store.log, self.id, self.state.definition, self.state.tenant)
+
+    async def context(self) -> CaseContext:
+        """The facts, as plain values."""
+        return CaseContext(self.state.facts, version=self.state.version)
+
+    def fact(self, name: str) -> FactHistory:
+        """One fact through time. Raises `UnknownNameError` for one that never was, naming the nearest."""
+        if name not in self.state.facts:
+            raise UnknownNameError(
+                f"case {self.id!r} never had a fact {name!r}; {did_you_mean(name, self.state.facts)}"
+            )
+        return FactHistory(self, name)
+
+    def explain(self, structure: Structure, loop: LoopControl, binding: str | None = None) -> list[Explanation]:
+        """Why a binding, or each, would or would not fire now. Raises `UnknownNameError` for a binding that is none."""
+        if binding is not None and binding not in structure.bindings:
+            raise UnknownNameError(
+                f"definition {structure.name!r} has no binding {binding!r}; {did_you_mean(binding, structure.bindings)}"
+            )
+        live = restore(self.id, self.events, structure, loop, self.store.log, random.Random(0))  # noqa: S311 - jitter
+        return live.explain(binding)
+
+
+async def read_case(store: CaseStore, case: str, tenant: str = "default") -> CaseRecord:
+    """The record of a case. Raises `CaseNotFoundError`."""
+    id = CaseId(case)
+    events = await store.load(id, tenant)
+    if not events:
+        raise CaseNotFoundError(f"there is no case {case!r} in {store.describe()}; list them with 'casehub case list'")
+    return CaseRecord(id, events, fold(id, events), store)

@@ -1,0 +1,107 @@
+"""Definitions that the tests of the command work: small, and held up only by the test that runs them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+
+from casehub import CaseDefinition, CaseHub, Permanent
+
+# ---- three workers and a goal
+
+claim = CaseDefinition("claim", goal="decision")
+
+
+@claim.worker(writes="entities")
+async def extract(document: str) -> list[str]:
+    return [word for word in document.split() if word.istitle()]
+
+
+@claim.worker(writes="risk")
+async def assess(entities: list[str]) -> float:
+    return len(entities) / 10
+
+
+@claim.worker(writes="decision")
+async def decide(risk: float) -> str:
+    return "approve" if risk < 0.5 else "refer"
+
+
+# ---- a case that waits for somebody
+
+payment = CaseDefinition("payment", goal="paid", signals={"approved": bool, "amount": float})
+
+
+@payment.worker(writes="paid")
+async def pay(amount: float, approved: bool) -> str:
+    return f"{amount:.2f}" if approved else "nothing"
+
+
+# ---- a case that gets stuck
+
+stuck = CaseDefinition("stuck", goal="answer")
+
+
+@stuck.worker(writes="notes")
+async def take_notes(question: str) -> str:
+    raise Permanent(f"nobody knows {question}")
+
+
+@stuck.worker(writes="answer")
+async def answer(notes: str) -> str:
+    return notes
+
+
+# ---- workers that go on when the test at the other end of a socket says so
+
+
+async def _told(task: str) -> str:
+    reader, writer = await asyncio.open_unix_connection(os.environ["GATE"])
+    try:
+        writer.write(f"{task}\n".encode())
+        return (await reader.readline()).decode().strip()
+    finally:
+        writer.close()
+
+
+held = CaseDefinition("held", goal="done")
+
+
+@held.worker(writes="done")
+async def work(task: str) -> str:
+    return await _told(task)
+
+
+deaf = CaseDefinition("deaf", goal="done")
+
+
+@deaf.worker(name="block", writes="done")
+def block(task: str) -> str:
+    """Blocks its thread, and cannot be cancelled."""
+    with socket.socket(socket.AF_UNIX) as gate:
+        gate.connect(os.environ["GATE"])
+        gate.sendall(f"{task}\n".encode())
+        return gate.recv(100).decode().strip()
+
+
+everything = [claim, payment, stuck, held, deaf]
+hub = CaseHub(claim, payment)
+number = 7
+
+# ---- what can never work
+
+broken = CaseDefinition("broken", goal="decision")
+
+
+@broken.worker(writes="decision")
+async def judge(evidense: str) -> str:
+    return evidense
+
+
+@broken.worker(writes="evidence")
+async def gather(evidense: str, source: str) -> str:
+    return source
+
+
+broken.goal("unreachable", lambda nowhere: True)

@@ -1,0 +1,103 @@
+"""The life of a worker process: stopping in peace, at once, after its patience, and being killed."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+
+import pytest
+
+from tests.cli.program import Gate, Program
+
+
+def test_a_signal_lets_running_workers_finish_and_then_ends_the_process(program: Program) -> None:
+    with Gate(program.gate) as gate, program.up("stories:held") as up:
+        program.inside("case", "start", "held", "--fact", "task=dig", "--id", "h")
+        worker = gate.next()
+        watching = program.begin("case", "watch", "h", "-o", "ndjson")
+        assert watching.stdout is not None
+        watching.stdout.readline()
+        up.process.send_signal(signal.SIGTERM)
+        watching.stdout.read()  # streams are closed first
+        watching.stdout.close()
+        assert watching.wait(20) == 7
+        worker.answer("a hole")
+        assert up.process.wait(20) == 0
+        assert "stopped" in up.errors
+    told = program.inside("case", "show", "h", "-o", "json").json
+    assert (told["status"], told["facts"]["done"]) == ("COMPLETED", "a hole")
+    assert not (program.folder / "casehub.db.sock").exists()
+
+
+def test_workers_that_do_not_finish_in_time_are_called_off_and_run_again(program: Program) -> None:
+    with Gate(program.gate) as gate:
+        with program.up("stories:held", "--drain-timeout", "100ms") as up:
+            program.inside("case", "start", "held", "--fact", "task=dig", "--id", "h")
+            first = gate.next()
+            assert up.stop() == 0
+            assert first.gone()
+        with program.up("stories:held", "-o", "json") as up:
+            assert json.loads(up.banner)["cases"] == {"resumed": 1, "waiting": 0, "suspended": 0}
+            second = gate.next()
+            watching = program.begin("case", "watch", "h", "-o", "ndjson")
+            second.answer("a hole")
+            assert watching.stdout is not None
+            last = [json.loads(line) for line in watching.stdout][-1]
+            watching.stdout.close()
+            watching.wait(20)
+            assert last["name"] == "CASE_COMPLETED"
+            assert up.stop(signal.SIGINT) == 0
+    attempts = program.inside("events", "list", "--type", "WORKER_EXECUTION_STARTED", "-o", "ndjson").lines
+    assert [event["body"]["attempt"] for event in attempts] == [1, 2]
+    assert len({event["body"]["activation"] for event in attempts}) == 1
+
+
+def test_a_worker_that_cannot_be_called_off_is_left_behind(program: Program) -> None:
+    with Gate(program.gate) as gate, program.up("stories:deaf", "--drain-timeout", "100ms") as up:
+        program.inside("case", "start", "deaf", "--fact", "task=dig", "--id", "d")
+        gate.next()
+        began = time.monotonic()
+        assert up.stop() == 0
+        assert time.monotonic() - began < 5  # 0.1 s for workers and 1 s for the rest, on a slow machine
+
+
+def test_a_second_signal_ends_it_at_once(program: Program) -> None:
+    with Gate(program.gate) as gate, program.up("stories:held", "--drain-timeout", "1h") as up:
+        program.inside("case", "start", "held", "--fact", "task=dig", "--id", "h")
+        worker = gate.next()
+        up.process.send_signal(signal.SIGTERM)
+        while "stopping" not in up.errors:
+            assert up.process.poll() is None
+        assert up.stop() == 128 + signal.SIGTERM
+        assert worker.gone()
+
+
+@pytest.mark.chaos
+def test_a_killed_process_loses_nothing_and_the_next_one_goes_on(program: Program) -> None:
+    with Gate(program.gate) as gate:
+        with program.up("stories:everything") as up:
+            program.inside("case", "start", "held", "--fact", "task=dig", "--id", "h")
+            program.inside("case", "start", "payment", "--fact", "amount=3", "--id", "p")
+            gate.next()
+            assert up.stop(signal.SIGKILL) == -signal.SIGKILL
+        assert (program.folder / "casehub.db.sock").exists()  # it could not clean up
+        told = program.inside("case", "list", "-o", "ndjson").lines
+        assert {(case["case"], case["status"]) for case in told} == {("h", "RUNNING"), ("p", "WAITING")}
+        with program.up("stories:everything", "-o", "json") as up:
+            assert json.loads(up.banner)["cases"] == {"resumed": 1, "waiting": 1, "suspended": 0}
+            gate.next().answer("a hole")
+            result = program.inside("case", "signal", "p", "approved=true", "--wait", "quiescent", "-o", "json")
+            assert (result.code, result.json["status"]) == (0, "COMPLETED")
+            assert up.stop() == 0
+        assert program.inside("case", "show", "h", "-o", "json").json["status"] == "COMPLETED"
+
+
+def test_help_is_quick_and_loads_no_more_than_it_needs(program: Program) -> None:
+    code = (
+        "import sys; from casehub.cli import run; run(['--help']); "
+        "print([m for m in ('pydantic_settings', 'casehub.adapters.sqlite', 'casehub.cli.up') if m in sys.modules])"
+    )
+    result = program.python("-c", code)
+    assert result.code == 0
+    assert result.out.splitlines()[-1] == "[]"
