@@ -1,0 +1,62 @@
+"""Each small example, played to its end: what it prints is what its reader is told."""
+
+from __future__ import annotations
+
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parent.parent.parent / "examples"
+
+PRINTED = {
+    "claim": "approve\n",
+    "own_loop": """\
+lamp 40
+  live_feed: 0 failures in 7 days
+  price_list: 0 failures in 7 days
+table 50
+  price_list: 0 failures in 7 days
+chair 50
+  price_list: 0 failures in 7 days
+""",
+    "watching": """\
+milestone 'packed'
+pack: WORKER_EXECUTION_COMPLETED
+label: WORKER_EXECUTION_COMPLETED
+ 4 WORKER_SCHEDULED by engine
+ 5 WORKER_EXECUTION_STARTED by engine
+ 6 WORKER_EXECUTION_COMPLETED by worker:pack
+ 9 WORKER_SCHEDULED by engine
+10 WORKER_EXECUTION_STARTED by engine
+11 WORKER_EXECUTION_COMPLETED by worker:label
+13 GOAL_REACHED by engine
+""",
+    "study": """\
+["THOUGHTS ON 'SHARED MEMORY'"]
+attempt 1 of research: TimeoutError: no answer
+tokens: 1200.0
+model closed after 2 calls
+""",
+    "tested": """\
+eligible ('score',), fired ('score',), written {'risk': {'score': 0.9}}
+eligible ('decide',), fired ('decide',), written {'decision': 'refuse'}
+""",
+}
+
+
+@pytest.mark.parametrize("name", PRINTED)
+def test_an_example_prints_what_it_promises(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    runpy.run_path(str(EXAMPLES / f"{name}.py"), run_name="__main__")
+    assert capsys.readouterr().out == PRINTED[name]
+
+
+@pytest.mark.slow
+def test_an_example_runs_from_any_folder(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", str(EXAMPLES / "claim.py")],
+        cwd=tmp_path, capture_output=True, text=True, timeout=30, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout, done.stderr) == (0, "approve\n", "")

@@ -1,0 +1,326 @@
+"""User code as people write it: it passes `mypy --strict` and `pyright` strict, without casts.
+
+`test_typing.py` runs it as well, so what the checkers believe is what happens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Literal, assert_type
+
+from pydantic import BaseModel
+from typing_extensions import TypedDict  # that of typing from Python 3.12 on
+
+from casehub import (
+    ABSENT,
+    Binding,
+    Budget,
+    Case,
+    CaseCompleted,
+    CaseContext,
+    CaseDefinition,
+    CaseEnded,
+    CaseFaulted,
+    CaseHub,
+    CaseStalled,
+    CaseStalledError,
+    CaseState,
+    CaseStatus,
+    CaseStatusChanged,
+    CaseSummary,
+    CaseView,
+    ChoreographyLoopControl,
+    ContextChanged,
+    Declined,
+    Defer,
+    Event,
+    Explanation,
+    Fact,
+    GoalReached,
+    Limits,
+    LoopControl,
+    MilestoneReached,
+    OnOutcome,
+    Permanent,
+    Refire,
+    Retry,
+    Selection,
+    Signal,
+    SignalReceived,
+    Verdict,
+    WorkerEvent,
+    WorkerExecution,
+    WorkerExecutionFailed,
+    WorkerExecutionFinished,
+    WorkerScheduled,
+    absent,
+    all_of,
+    any_of,
+    deep_merge,
+    present,
+)
+from casehub.durations import Duration
+from casehub.spi import Answer
+from casehub.testing import CaseTestKit, Step, VirtualClock, repeat
+from casehub.testing.loops import LoopControlContract
+
+# ---- a definition: every option, and workers of every kind
+
+
+class Application(BaseModel):
+    applicant: str
+    amount: int
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Risk:
+    score: float
+    level: Literal["low", "high"]
+
+
+class Objection(BaseModel):
+    text: str
+
+
+class Findings(TypedDict):
+    facts: list[str]
+    sources: int
+
+
+class Bureau:
+    async def look_up(self, name: str, *, key: str) -> int:
+        return len(name) if key else 0
+
+
+loan = CaseDefinition(
+    "loan",
+    title="Consumer loan",
+    goal=any_of("decision", all_of("refused", "informed")),
+    inputs=Application,
+    signals=[Objection, "hurry"],
+    external={"rate": float},
+    budget=Budget(calls=50, tokens=10_000, per="day"),
+    limits=Limits(firings=200, concurrency=4),
+    protected=["applicant"],
+)
+
+
+@loan.resource
+async def bureau() -> AsyncIterator[Bureau]:
+    yield Bureau()
+
+
+@loan.worker
+async def assess(applicant: str, amount: int, bureau: Bureau, execution: WorkerExecution) -> Risk:
+    known = await bureau.look_up(applicant, key=execution.idempotency_key)
+    execution.heartbeat()
+    execution.charge(tokens=120, money=0.01)
+    earlier = await execution.log.query(WorkerExecutionFailed, across="definition", since="30d")
+    return Risk(amount / 1000 + len(earlier), "low" if known > 2 else "high")
+
+
+@loan.worker(writes="decision", when=present("risk") & ~present("refused"), refire=Refire.ONCE)
+def decide(risk: Risk, hurry: bool, note: str = "") -> str:
+    return f"{risk.level} {note} {hurry}"
+
+
+def too_much(amount: int, risk: Risk) -> bool:
+    return amount > 10_000 and risk.level == "high"
+
+
+@loan.worker(
+    name="refuse",
+    writes=("refused", "reason"),
+    when=too_much,
+    on=("risk", Signal("hurry"), CaseStatusChanged),
+    limit=2,
+    refire="always",
+    merge=deep_merge,
+    retry=Retry(2, wait=timedelta(milliseconds=5), on=(TimeoutError, OSError)),
+    timeout="90s",
+    on_failed="fault_case",
+    on_declined=OnOutcome.IGNORE,
+    priority=3,
+    cost=0.5,
+    estimate=Budget(tokens=100),
+    budget=Budget(calls=3),
+)
+async def refuse(case: CaseView, amount: int) -> Mapping[str, Any]:
+    assert_type(case.context, CaseContext)
+    return {"refused": True, "reason": ABSENT if amount < 0 else "too much"}
+
+
+@loan.worker(writes="findings", when=lambda amount: amount > 1_000_000)
+async def investigate(applicant: str) -> Findings:
+    if not applicant:
+        raise Permanent("nobody to look at")
+    return {"facts": [applicant], "sources": 1}
+
+
+@loan.worker(writes="informed", capability="letter")
+async def by_post(refused: bool) -> bool:
+    raise Declined("no stamps")
+
+
+@loan.worker(writes="informed", capability="letter")
+async def by_mail(refused: bool) -> bool:
+    return refused
+
+
+loan.binding("inform", capability="letter", when=absent("informed"), on_declined="reroute")
+loan.milestone("assessed", when=present("risk"), sla="2h30m")
+loan.milestone("settled", when=lambda risk, decision: bool(decision and risk), entry=present("risk"))
+loan.goal("hopeless", when=lambda risk: risk.score > 99, failure=True)
+
+
+async def decorators_keep_the_type_of_the_function() -> None:
+    assert_type(decide(Risk(0.1, "low"), hurry=False), str)
+    assert_type(await investigate("Ada"), Findings)
+    async for one in bureau():
+        assert_type(one, Bureau)
+
+
+# ---- loop controls
+
+
+class OneAtATime(ChoreographyLoopControl):
+    immediate = False
+    deadline = "2s"
+
+    async def select(self, case: CaseView, eligible: Sequence[Binding]) -> Selection | Defer:
+        failures = await case.log.count(WorkerExecutionFailed, by="binding", across="definition", since="7d")
+        assert_type(failures, Mapping[str, int])
+        if not eligible:
+            return Defer(after="1h")
+        best = min(eligible, key=lambda binding: (failures.get(binding.name, 0), binding.cost))
+        return Selection([best], rationale=f"{best.name} failed least")
+
+
+class FromScratch:
+    """The whole contract, with state of its own: how many activations there were."""
+
+    immediate = True
+    handles: frozenset[type[Event]] = frozenset({WorkerScheduled})
+    deadline: Duration = "1s"
+
+    def initial(self) -> int:
+        return 0
+
+    def apply(self, control: int, event: Event) -> int:
+        return control + 1
+
+    def react(self, state: CaseState, event: Event) -> Iterable[Event]:
+        return ()
+
+    def gate(self, state: CaseState, binding: Binding) -> str | None:
+        return None if binding.name in state.firings or state.fired < 90 else "no more than 90"
+
+    async def select(self, case: CaseView, eligible: Sequence[Binding]) -> Answer:
+        return sorted(eligible, key=lambda binding: -binding.priority)
+
+
+anything: LoopControl = OneAtATime()
+
+# ---- a hub, its subscribers, a case
+
+hub = CaseHub(loan, loop={"loan": FromScratch()}, store="memory://", resources={bureau: Bureau()}, seed=7)
+heard: list[str] = []
+
+
+@hub.on(MilestoneReached, durable="pager")
+async def celebrate(event: MilestoneReached) -> None:
+    heard.append(event.milestone)
+
+
+@hub.on(CaseCompleted, CaseFaulted)
+async def file(event: CaseCompleted | CaseFaulted) -> None:
+    heard.append(event.reason)
+
+
+@hub.on(WorkerExecutionFinished, GoalReached, CaseStalled)
+async def note(event: WorkerExecutionFinished | GoalReached | CaseStalled) -> None:
+    heard.append(event.goal if isinstance(event, GoalReached) else event.name)
+
+
+@hub.on(ContextChanged)
+async def any_event(event: Event) -> None:
+    heard.append(event.author)
+
+
+async def follow() -> None:
+    with hub.watch(MilestoneReached, after=0) as milestones:
+        async for milestone in milestones:
+            assert_type(milestone, MilestoneReached)
+            assert_type(milestone.late, bool)
+            break
+    with hub.watch(WorkerEvent, GoalReached, after=0) as both:
+        async for one in both:
+            assert_type(one, WorkerEvent | GoalReached)
+            break
+    with hub.watch(CaseEnded, SignalReceived, ContextChanged, after=0) as three:
+        async for each in three:
+            assert_type(each, CaseEnded | SignalReceived | ContextChanged)
+            break
+
+
+async def work() -> None:
+    async with hub as opened:
+        assert_type(opened, CaseHub)
+        case = await opened.start(loan, applicant="Ada Lovelace", amount=20_000, by="user:ada")
+        assert_type(case, Case)
+        assert_type(await case.signal(Objection(text="too slow"), by="user:ada", reason="asked"), CaseContext)
+        await case.signal({"rate": 0.04}, key="rate-1")
+        assert_type(await case.status(), CaseStatus)
+        await case.signal(hurry=True, wait="first_wave", timeout="5s")
+        try:
+            facts = await case.completed(timeout=timedelta(seconds=10))
+        except CaseStalledError as error:
+            assert_type(error.reasons, tuple[str, ...])
+            raise
+        assert_type(facts, CaseContext)
+        assert_type(facts[Risk], Risk)
+        assert_type(facts.last(Objection), Objection | None)
+        assert_type(facts.all_of_type(Risk), list[Risk])
+        assert_type(facts.fact("decision"), Fact)
+        assert_type(facts["decision"], Any)
+        assert_type(await case.log.query(ContextChanged, events=5), Sequence[ContextChanged])
+        assert_type(await case.facts("decision").history(), list[Fact])
+        assert_type(await case.facts("decision").why(), list[Event])
+        explained = await case.explain("decide")
+        assert_type(explained, list[Explanation])
+        assert_type(explained[0].verdict, Verdict)
+        assert_type(await opened.cases(status=[CaseStatus.COMPLETED]), Sequence[CaseSummary])
+        await follow()
+
+
+# ---- tests
+
+
+class TestOneAtATime(LoopControlContract):
+    def loop_control(self) -> LoopControl:
+        return OneAtATime()
+
+
+def asked(risk: Risk, hurry: bool, note: str = "") -> str:
+    return f"asked about {risk.level} {note} {hurry}"
+
+
+async def a_risky_loan_is_looked_at_twice() -> None:
+    async with CaseTestKit(loan, loop=OneAtATime(), seed=3) as kit:
+        kit.script(assess, TimeoutError, repeat(Risk(0.9, "high")))
+        kit.script("decide", asked)
+        kit.replace(bureau, Bureau())
+        case = await kit.start(loan, applicant="Ada", amount=100, step=True)
+        assert_type(case, Case)
+        step = await kit.step(case)
+        assert_type(step, Step)
+        assert_type(step.fired, tuple[str, ...])
+        await kit.advance("2h")
+        assert_type(kit.events(case, WorkerExecutionFailed), list[WorkerExecutionFailed])
+        assert_type(kit.events(), list[Event])
+        assert_type(kit.clock, VirtualClock)
+        assert [event.error for event in kit.events(case, WorkerExecutionFailed)] == ["TimeoutError"]
+        assert (await case.context())[Risk].level == "high"
