@@ -1,0 +1,68 @@
+"""The cost of the hot path, as ratios within one run, with margins that a noisy machine does not break."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+
+from benchmarks import w1_bus, w2_quiescence, w4_agenda
+from benchmarks.__main__ import BENCHMARKS
+from benchmarks.measure import Plan, Run, Skipped, interleaved
+from benchmarks.report import json_of, text_of
+from benchmarks.shapes import CHAIN3, CHAIN20, FAN50, Shape
+
+SHORT = Plan(quick=True, rounds=5, seconds=0.05)
+AT_MOST = {"chain3": 46.0, "chain20": 7.0, "fan50": 2.8}
+"""CPU a step against the naive loop's: twice what was measured (`benchmarks/README.md`)."""
+
+
+async def best(runs: dict[str, Run], probe: int) -> dict[str, float]:
+    """The least CPU time a unit that each of them needed, in rounds that take turns."""
+    samples = await interleaved(SHORT, runs, probe=probe)
+    return {name: min(sample.cpu_us for sample in found) for name, found in samples.items()}
+
+
+@pytest.mark.parametrize("shape", [CHAIN3, CHAIN20, FAN50], ids=lambda shape: shape.name)
+async def test_a_step_with_log_and_three_subscribers_stays_within_reach_of_the_naive_loop(shape: Shape) -> None:
+    costs = await best(
+        {"naive": partial(w2_quiescence.naive, shape), "engine": partial(w2_quiescence.engine, shape)}, probe=3
+    )
+    assert costs["engine"] / costs["naive"] < AT_MOST[shape.name]
+
+
+async def test_the_agenda_costs_what_a_change_touches_and_not_what_there_is() -> None:
+    costs = await best(
+        {"10": partial(w4_agenda.agenda, 10, False), "1,000": partial(w4_agenda.agenda, 1_000, False)}, probe=3
+    )
+    assert costs["1,000"] / costs["10"] < 6  # a change touches 0.02 bindings of ten, and 1.5 of a thousand
+
+
+async def test_the_agenda_beats_the_naive_loop_at_a_thousand_bindings() -> None:
+    costs = await best(
+        {"naive": partial(w4_agenda.naive, 1_000, False), "agenda": partial(w4_agenda.agenda, 1_000, False)}, probe=1
+    )
+    assert costs["agenda"] / costs["naive"] < 0.5
+
+
+async def test_a_delivery_costs_no_more_for_a_hundred_subscribers_than_for_ten() -> None:
+    costs = await best({"10": partial(w1_bus.on, 10), "100": partial(w1_bus.on, 100)}, probe=2)
+    assert costs["100"] / costs["10"] < 1.5
+
+
+async def test_a_delivery_costs_the_same_however_many_turns_the_bus_has_seen() -> None:
+    few, many = 50, 1_000  # many: 16,000 turns, so the ring has turned over several times
+    early = min([(await w1_bus.on(1, few)).cpu_us for _ in range(5)])
+    late = min([(await w1_bus.on(1, many)).cpu_us for _ in range(3)])
+    assert late / early < 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in BENCHMARKS if name != "W8"])
+async def test_every_benchmark_runs_and_finds_its_results_right(name: str) -> None:
+    plan = Plan(quick=True, rounds=1, seconds=0.001)
+    results = await BENCHMARKS[name][1](plan)
+    assert results
+    assert json_of(plan, results, 0.0)["tables"]
+    for result in results:
+        assert isinstance(result, Skipped) or result.reference in text_of(result)
