@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
 from typing import Any, Final, Generic, TypeVar
 
-from casehub.errors import HubClosedError
+from casehub.errors import HubClosedError, StoreError
 from casehub.events import CaseId, Event
 from casehub.query import EventLog
 from casehub.spi import Turn
@@ -41,23 +41,33 @@ class Bus:
         self._capacity = capacity
         self.ring: list[Turn] = []
         self.first = 0
-        self._waiting: list[asyncio.Future[None]] = []
+        self._waiting: dict[asyncio.Future[None], None] = {}
 
     def publish(self, turns: Sequence[Turn]) -> None:
-        """Add committed turns, in commit order, and wake who waits. Never suspends."""
+        """Add committed turns, in commit order, and wake who waits. Never suspends.
+
+        Raises `StoreError` outside of the event loop that subscribers wait on: they would not hear of it.
+        """
+        for waiter in self._waiting:
+            if waiter.get_loop() is not asyncio._get_running_loop():
+                raise StoreError(
+                    "turns were published outside of the hub's event loop; hand them over with loop.call_soon_threadsafe"
+                )
+            break
         for turn in turns:
             seq = turn.envelope.seq
-            if seq != self.position + 1 and self.ring:
-                # Something was committed that was not published here: who is behind finds it in the log.
+            if seq != self.position + 1:
+                # Something was committed that was not published here: everybody finds it in the log.
                 self.gaps += 1
-                self.first += len(self.ring)
+                self.first = self.end + 1
                 self.ring.clear()
             self.ring.append(turn)
             self.position = seq + len(turn.events) - 1
             self.published += len(turn.events)
         if len(self.ring) >= 2 * self._capacity:
-            del self.ring[: -self._capacity]
-            self.first = self.end - self._capacity
+            surplus = len(self.ring) - self._capacity
+            del self.ring[:surplus]
+            self.first += surplus
         self._wake()
 
     def close(self) -> None:
@@ -95,19 +105,18 @@ class Bus:
         return self.first + len(self.ring)
 
     def _wake(self) -> None:
-        waiting, self._waiting = self._waiting, []
+        waiting, self._waiting = self._waiting, {}
         for waiter in waiting:
             if not waiter.done():
                 waiter.set_result(None)
 
     async def news(self) -> None:
         waiter = asyncio.get_running_loop().create_future()
-        self._waiting.append(waiter)
+        self._waiting[waiter] = None
         try:
             await waiter
         finally:
-            if not waiter.done():
-                waiter.cancel()
+            self._waiting.pop(waiter, None)
 
 
 class Subscription(Generic[E]):

@@ -11,6 +11,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar, Unpack, get_args, get_origin, is_typeddict, overload
 
+from casehub.activities import COMPLETE, Activity, Value, activity_of
 from casehub.binding import Binding, Signal, Trigger, Worker
 from casehub.durations import Duration, duration
 from casehub.errors import Problem, SettingsError
@@ -74,6 +75,8 @@ class CaseDefinition:
         self.goals: list[Goal] = []
         self.returned: dict[str, Any] = {}
         self.resources: dict[str, tuple[Any, Callable[[], AsyncIterator[Any]]]] = {}
+        self.activities: list[Activity] = []
+        self.flags: list[str] = []
         self.problems: list[Problem] = []
         self.done_when = None if done_when is None else self._guard("done_when", done_when, sys._getframe(1).f_locals)
 
@@ -189,6 +192,27 @@ class CaseDefinition:
         if criterion is not None:
             self.goals.append(Goal(name, criterion, failure))
 
+    def activity(
+        self,
+        name: str,
+        *,
+        signal: str | type | None = None,
+        worker: str | Callable[..., Any] | None = None,
+        value: Value | None = None,
+        transition: str = COMPLETE,
+    ) -> None:
+        """Say what an activity in another system's log means when the log is replayed into cases.
+
+        It is a signal, or the result of a worker, which is then not run. `value`: a function of the logged event; without
+        it the signal's or worker's type is filled by the names of its fields (see `casehub.activities`). `transition`: the
+        step in the activity's own life that counts, as logs write it. Raises `SettingsError` unless one of both is given.
+        """
+        self.activities.append(activity_of(name, signal, worker, value, transition))
+
+    def flag(self, fact: str) -> None:
+        """Name a fact, written by a worker, that marks a case for somebody's attention: summaries name these cases."""
+        self.flags.append(fact)
+
     def _worker(
         self, function: Callable[..., Any], name: str | None, writes: str | Sequence[str] | None, capability: str,
         namespace: Mapping[str, Any],
@@ -255,7 +279,7 @@ def _trigger(on: On | Sequence[On]) -> Trigger:
 
 def _named_types(declared: Iterable[str | type] | Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(declared, Mapping):
-        return dict(declared)
+        return {str(name): kind for name, kind in declared.items()}
     if isinstance(declared, str):
         return {declared: Any}
     return {

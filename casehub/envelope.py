@@ -20,6 +20,12 @@ ActivationId = NewType("ActivationId", str)
 TimerId = NewType("TimerId", str)
 """`purpose:name`, unique in its case while the timer is set: `retry:case/binding/3`, `sla:decided`."""
 
+
+def is_case_id(text: str) -> bool:
+    """Whether a case may be called so: printable characters other than the two that divide longer identifiers."""
+    return bool(text) and text.isprintable() and "/" not in text and "@" not in text
+
+
 EVENT_TYPES: dict[str, type[Event]] = {}
 """Every event class by its name in the log."""
 

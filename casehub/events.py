@@ -45,6 +45,7 @@ __all__ = [
     "MilestoneReached",
     "MilestoneSlaViolated",
     "SelectionDropped",
+    "SelectionForced",
     "SignalReceived",
     "TimerCancelled",
     "TimerEvent",
@@ -338,10 +339,14 @@ class DeliberationEvent(Event):
 
 @dataclass(slots=True, kw_only=True)
 class DeliberationStarted(DeliberationEvent):
-    """`as_of`: the global position up to which the log answers; `eligible`: names of bindings."""
+    """`eligible`: names of bindings."""
 
-    as_of: int
     eligible: tuple[str, ...]
+
+    @property
+    def as_of(self) -> int:
+        """The global position up to which the log answers: this event's own, so that what led to it is seen."""
+        return self.seq
 
 
 @dataclass(slots=True, kw_only=True)
@@ -377,7 +382,15 @@ class DeliberationCancelled(DeliberationEvent):
 
 @dataclass(slots=True, kw_only=True)
 class SelectionDropped(Event):
-    """A chosen binding that does not fire, because the case has moved on since the deliberation began."""
+    """A chosen binding that does not fire: the case has moved on since the deliberation began, or a limit is reached."""
+
+    binding: str
+    reason: str
+
+
+@dataclass(slots=True, kw_only=True)
+class SelectionForced(Event):
+    """A chosen binding that fires although the case has moved on: it had been dropped three times in a row."""
 
     binding: str
     reason: str

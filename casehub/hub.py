@@ -30,6 +30,7 @@ from casehub.engine.pump import Pump
 from casehub.engine.runtime import Runtime
 from casehub.engine.timers import TimerWheel
 from casehub.engine.watchdog import Watchdog
+from casehub.envelope import is_case_id
 from casehub.errors import (
     HubClosedError,
     InputRefusedError,
@@ -102,18 +103,19 @@ class CaseHub:
         self._replaced = dict(resources or {})
         self._chance = random.Random(seed)  # noqa: S311 - jitter, no secret
         self._resident = resident
-        self._resume = resume
+        self.resumes = resume
         self._residents: Residents | None = None
         self._subscribers: list[Subscriber[Any]] = []
         self._stack = AsyncExitStack()
         self._group: TaskGroup | None = None
         self._runtime: Runtime | None = None
+        self._event_loop: asyncio.AbstractEventLoop | None = None
 
     # ---- life
 
     async def __aenter__(self) -> Self:
         try:
-            asyncio.get_running_loop()
+            self._event_loop = asyncio.get_running_loop()
         except RuntimeError:
             raise SettingsError(
                 "CaseHub runs on asyncio, as its database drivers do; use anyio's asyncio backend"
@@ -140,7 +142,7 @@ class CaseHub:
                 resources=resources,
             )
             residents = Residents(
-                runtime, self.structures, self._loops, self.tenant, self._resident, asked_only=not self._resume
+                runtime, self.structures, self._loops, self.tenant, self._resident, asked_only=not self.resumes
             )
             self._group, self._runtime, self._residents = group, runtime, residents
             observe(runtime, residents)
@@ -150,7 +152,7 @@ class CaseHub:
             group.start_soon(wheel.run, residents.timer_due)
             for subscriber in self._subscribers:
                 group.start_soon(subscriber.run, bus, self.store, self.tenant)
-            if self._resume:
+            if self.resumes:
                 group.start_soon(residents.resume)
             self._stack = opening.pop_all()
         return self
@@ -162,21 +164,34 @@ class CaseHub:
         runtime.draining = True
         residents.call_off()
         runtime.bus.close()
-        if isinstance(self.store, Volatile):
-            _warn_of(residents.open_cases())
-        if error is None:
-            with anyio.move_on_after(HAND_ON):
-                for subscriber in self._subscribers:
-                    await subscriber.ended.wait()
+        lost = residents.open_cases() if isinstance(self.store, Volatile) else ()
+        cancelled: asyncio.CancelledError | None = None
+        try:
+            if error is None:
+                with anyio.move_on_after(HAND_ON):
+                    for subscriber in self._subscribers:
+                        await subscriber.ended.wait()
+        except asyncio.CancelledError as late:
+            kind, error, trace = type(late), (cancelled := late), late.__traceback__
         if group is not None:
             group.cancel_scope.cancel()
         # What the block raised is its own and passes by the task group; only a cancellation has to go through it.
         passing = (kind, error, trace) if isinstance(error, asyncio.CancelledError) else (None, None, None)
         try:
-            return await self._stack.__aexit__(*passing)
+            stopped = await self._stack.__aexit__(*passing)
         finally:
             residents.forget()
             self._group = None
+        if stopped:
+            raise HubClosedError(
+                "the hub was stopped from within: a task of it ended by a CancelledError that nobody had asked for; "
+                "find what raises it"
+            ) from error
+        if cancelled is not None:
+            raise cancelled
+        if lost and error is None:
+            _warn_of(lost)
+        return None
 
     async def drain(self, limit: Duration = "30s") -> bool:
         """Start nothing new, and wait up to `limit` for what runs; whether all of it came to its end.
@@ -207,8 +222,12 @@ class CaseHub:
 
     @property
     def _residents_now(self) -> Residents:
-        if self._residents is None:
+        if self._residents is None or self._group is None:
             raise HubClosedError("the hub is not open: use it inside 'async with CaseHub(...) as hub:'")
+        if asyncio._get_running_loop() is not self._event_loop:
+            raise HubClosedError(
+                "the hub is open on another event loop; call it there: asyncio.run_coroutine_threadsafe(..., its_loop)"
+            )
         return self._residents
 
     # ---- cases
@@ -230,7 +249,7 @@ class CaseHub:
         structure = self._structure(definition)
         plain = started_with(structure, facts)
         case = CaseId(case_id if case_id is not None else str(uuid7()))
-        if not case or "/" in case or "@" in case or not case.isprintable():
+        if not is_case_id(case):
             raise InputRefusedError(f"case_id {case!r} is no id; use printable characters other than '/' and '@'")
         await self._residents_now.start(case, structure, Start(facts=plain, by=by), fresh=case_id is None)
         return Case(case, self)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from casehub.events import ActivationId, Event, TimerId
 from casehub.values import Plain
@@ -102,6 +102,7 @@ class Deliberated(Input):
     seconds: float = 0.0
     strict: bool = False
     defer_until: datetime | None = None
+    defer_after: timedelta | None = None
     defer_on: str = ""
     timed_out: float | None = None
     error: BaseException | None = None

@@ -5,7 +5,7 @@ Names of case statuses follow the CNCF Serverless Workflow specification, those 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from enum import StrEnum
 from typing import TypeVar
 
@@ -111,18 +111,20 @@ def allows(transitions: Mapping[S, frozenset[S]], before: S, after: S) -> bool:
     return after in transitions[before]
 
 
-def check_case(case: str, verb: str, before: CaseStatus, after: CaseStatus) -> None:
-    """Raise unless `verb` may take the case from `before` to `after`.
+def check_case(
+    case: str, verb: str, before: CaseStatus, after: CaseStatus, among: Collection[CaseStatus] = CaseStatus
+) -> None:
+    """Raise unless `verb`, which is for cases in a status `among` these, may take the case from `before` to `after`.
 
     Raises `CaseEndedError` in a terminal status, else `IllegalTransitionError` naming the statuses that allow it.
     """
-    if allows(CASE_TRANSITIONS, before, after):
+    if before in among and allows(CASE_TRANSITIONS, before, after):
         return
     if before.ended:
         raise CaseEndedError(
             f"case {case!r} cannot {verb}: it is {before}, a terminal status; start a new case instead"
         )
     froms = " or ".join(
-        status for status in CaseStatus if allows(CASE_TRANSITIONS, status, after) and status != "STARTING"
+        status for status in among if allows(CASE_TRANSITIONS, status, after) and status != "STARTING"
     )
     raise IllegalTransitionError(f"case {case!r} cannot {verb}: it is {before}, and only a case that is {froms} can")

@@ -6,8 +6,12 @@ The only place that imports by name, so that an adapter and what it needs are lo
 from __future__ import annotations
 
 import importlib
+import importlib.metadata
+import importlib.util
 import os
 import sys
+import traceback
+from types import ModuleType
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -22,10 +26,10 @@ _CLOCKS = {"system": ("casehub.adapters.clock", "SystemClock")}
 _EXTRAS = {"xes": ("casehub.adapters.xes", "xes")}
 
 
-def store_of(url: str) -> CaseStore:
+def store_of(url: str, *, read_only: bool = False) -> CaseStore:
     """A store by URL: `memory://`, `sqlite:///relative.db`, `sqlite:////absolute.db`; `?synchronous=NORMAL` and such.
 
-    Raises `SettingsError` for a scheme that is none, `MissingExtraError` when its driver is not installed.
+    `read_only`: to look into one that another process may own. Raises `SettingsError` for a scheme that is none, `MissingExtraError` when its driver is not installed.
     """
     parts = urlsplit(url)
     if parts.scheme not in _STORES:
@@ -35,10 +39,15 @@ def store_of(url: str) -> CaseStore:
     module, name, extra = _STORES[parts.scheme]
     factory = getattr(_import(module, f"store {parts.scheme}://", extra), name)
     if parts.scheme == "memory":
+        if read_only:
+            raise SettingsError(f"store {url!r}: it is gone with the process that had it; give a database that is kept")
         return factory()  # type: ignore[no-any-return]  # looked up by name
-    options = dict(pair.partition("=")[::2] for pair in parts.query.split("&") if pair)
+    options: dict[str, Any] = {"read_only": True} if read_only else {}
+    for pair in filter(None, parts.query.split("&")):
+        option, _, value = pair.partition("=")
+        options[option] = value
     path = parts.path.removeprefix("/")
-    if parts.netloc or not path:
+    if parts.netloc or not path or parts.fragment:
         raise SettingsError(
             f"store {url!r}: write sqlite:///file.db, or sqlite:////folder/file.db for an absolute path"
         )
@@ -66,6 +75,9 @@ def object_of(reference: str) -> Any:
     Raises `SettingsError` when the reference is none, or names nothing.
     """
     module_name, colon, attribute = reference.partition(":")
+    if "/" in module_name or module_name.endswith(".py"):
+        dotted = module_name.removesuffix(".py").strip("./").replace("/", ".")
+        raise SettingsError(f"{reference!r} names a file; write {dotted}:{attribute or 'attribute'}")
     if not colon or not module_name or not attribute:
         raise SettingsError(
             f"{reference!r} is no reference; write module:attribute, such as examples.expenses:declaration"
@@ -79,12 +91,48 @@ def object_of(reference: str) -> Any:
             raise SettingsError(
                 f"{reference!r}: there is no module {error.name!r}; start from the folder it is in"
             ) from None
-        raise
+        raise _broken(reference, error) from error
+    except Exception as error:
+        raise _broken(reference, error) from error
     for part in attribute.split("."):
         if not hasattr(found, part):
-            raise SettingsError(f"{reference!r}: {module_name} has no {part!r}; {did_you_mean(part, vars(found))}")
+            known = [name for name in vars(found) if not name.startswith("_")]
+            raise SettingsError(f"{reference!r}: {module_name} has no {part!r}; {did_you_mean(part, known)}")
         found = getattr(found, part)
     return found
+
+
+def _broken(reference: str, error: Exception) -> SettingsError:
+    """What importing a user's module raised, and where."""
+    if isinstance(error, SyntaxError):
+        where = f"{error.filename}:{error.lineno}"
+    else:
+        own = os.path.dirname(__file__)
+        frames = [
+            each for each in traceback.extract_tb(error.__traceback__) if not each.filename.startswith(("<", own))
+        ]
+        where = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else reference
+    return SettingsError(
+        f"{reference!r}: importing it raised {type(error).__name__}: {error} ({where}); mend the module"
+    )
+
+
+def optional(module: str) -> ModuleType | None:
+    """A module of this project that may not be there."""
+    return importlib.import_module(module) if is_there(module) else None
+
+
+def is_there(module: str) -> bool:
+    """Whether a module can be imported, without importing it."""
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+def release() -> str:
+    """The version of the installed package."""
+    return importlib.metadata.version("casehub")
 
 
 def _import(module: str, what: str, extra: str) -> Any:

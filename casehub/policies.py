@@ -83,7 +83,11 @@ class Retry:
 
     def delay(self, attempt: int, chance: random.Random) -> timedelta:
         """The wait after failed attempt number `attempt`."""
-        longest = min(duration(self.wait) * self.factor ** (attempt - 1), duration(self.maximum))
+        span, maximum = duration(self.wait), duration(self.maximum)
+        try:
+            longest = min(span * self.factor ** (attempt - 1), maximum)
+        except OverflowError:
+            longest = maximum if span else span
         return longest * chance.random() if self.jitter else longest
 
 
@@ -121,6 +125,9 @@ class Budget:
             raise SettingsError(f"Budget(per={self.per!r}): either None, for the whole case, or 'day'")
         if self.calls is None and self.tokens is None and self.money is None:
             raise SettingsError("Budget(): bounds nothing; give calls=, tokens= or money=")
+        for unit, bound in self.units().items():
+            if bound < 0:
+                raise SettingsError(f"Budget({unit}={bound:g}): what may be spent cannot be negative")
 
     def units(self) -> dict[str, float]:
         """The bounded units with their bounds."""
@@ -204,9 +211,12 @@ class PolicyOptions(TypedDict, total=False):
 def policy_of(options: PolicyOptions) -> Policy:
     """The policy that these options mean. Raises `SettingsError` or `ValueError` for a value that is none."""
     span = options.get("timeout")
+    limit = options.get("limit")
+    if limit is not None and limit < 1:
+        raise SettingsError(f"limit={limit}: at least 1; leave the binding out if it must not fire")
     return Policy(
         refire=Refire(options.get("refire", Refire.ON_CHANGE)),
-        limit=options.get("limit"),
+        limit=limit,
         merge=options.get("merge", last_writer_wins),
         retry=options.get("retry", Retry()),
         timeout=None if span is None else duration(span),

@@ -58,12 +58,12 @@ class Residents:
         self._structures = structures
         self._loops = loops
         self._tenant = tenant
-        self._bound = bound
+        self._bound = max(bound, 1)
         self._asked_only = asked_only
         self._pumps: dict[CaseId, Pump] = {}
         self._resting: dict[CaseId, None] = {}
         self._ended: dict[CaseId, None] = {}
-        self._loading: dict[CaseId, asyncio.Future[Pump]] = {}
+        self._loading: dict[CaseId, asyncio.Future[Pump | None]] = {}
         self._steered: dict[CaseId, LoopControl] = {}
 
     def steer(self, case: CaseId, loop: LoopControl) -> None:
@@ -78,10 +78,12 @@ class Residents:
         runtime = self._runtime
         if not fresh and (case in self._pumps or await runtime.store.load(case, self._tenant) or case in self._pumps):
             raise CaseExistsError(f"case {case!r} is there already; give another case_id, or ask hub.case({case!r})")
+        pump = self.begin(case, structure)
         try:
-            await self.begin(case, structure).submit(input)
+            await pump.submit(input)
         except CaseHubError:
-            self._pumps.pop(case, None)
+            if not pump.live.state.version:
+                self._pumps.pop(case, None)
             raise
 
     def begin(self, case: CaseId, structure: Structure) -> Pump:
@@ -97,26 +99,29 @@ class Residents:
         found = self._pumps.get(case)
         if found is not None:
             return found
-        loading = self._loading.get(case)
-        if loading is not None:
-            return await asyncio.shield(loading)
+        while (loading := self._loading.get(case)) is not None:
+            loaded = await asyncio.shield(loading)
+            if loaded is not None and (self._pumps.get(case) is loaded or loaded.live.state.status.ended):
+                return loaded  # it may have left again before this was woken
         loading = self._loading[case] = asyncio.get_running_loop().create_future()
+        pump: Pump | None = None
         try:
             pump = await self._load(case)
-        except BaseException as error:
-            known = isinstance(error, CaseHubError)
-            loading.set_exception(error if known else HubClosedError(f"loading case {case!r} was cancelled"))
+            return pump
+        except CaseHubError as error:
+            loading.set_exception(error)
             loading.exception()
             raise
-        else:
-            loading.set_result(pump)
-            return pump
         finally:
+            if not loading.done():
+                loading.set_result(pump)  # None where whoever loaded was cancelled: the next one does
             del self._loading[case]
 
     async def _load(self, case: CaseId) -> Pump:
         runtime = self._runtime
         events = await runtime.store.load(case, self._tenant)
+        if (begun := self._pumps.get(case)) is not None:
+            return begun  # it was started while this looked for it
         if not events:
             raise CaseNotFoundError(
                 f"there is no case {case!r} in {runtime.store.describe()}; list them with hub.cases()"
@@ -142,6 +147,7 @@ class Residents:
             pump.post(Adopt())
         if state.activations or state.deliberating or state.status is CaseStatus.RUNNING:
             pump.post(Recover())
+        self._idle(pump)
         return pump
 
     async def resume(self) -> None:

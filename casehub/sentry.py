@@ -6,6 +6,7 @@ leaf too. A sentry names the facts it reads, so a change is tested against the c
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -42,11 +43,17 @@ class Sentry:
         """The facts that it names itself, not through a function's parameters."""
         return frozenset()
 
-    def __and__(self, other: Sentry) -> Sentry:
-        return Every((self, other))
+    def __and__(self, other: Guard) -> Sentry:
+        return Every((self, as_sentry(other, sys._getframe(1).f_locals)))
 
-    def __or__(self, other: Sentry) -> Sentry:
-        return Either((self, other))
+    def __rand__(self, other: Guard) -> Sentry:
+        return Every((as_sentry(other, sys._getframe(1).f_locals), self))
+
+    def __or__(self, other: Guard) -> Sentry:
+        return Either((self, as_sentry(other, sys._getframe(1).f_locals)))
+
+    def __ror__(self, other: Guard) -> Sentry:
+        return Either((as_sentry(other, sys._getframe(1).f_locals), self))
 
     def __invert__(self) -> Sentry:
         return Not(self)
@@ -207,4 +214,6 @@ def as_sentry(guard: Guard, namespace: Mapping[str, Any] | None = None) -> Sentr
     """A sentry as it is; a function as a `Predicate`. Raises `WiringError` for a signature that cannot be wired."""
     if isinstance(guard, Sentry):
         return guard
+    if not callable(guard):
+        raise TypeError(f"{guard!r} is no condition: give present(...), absent(...) or a function of facts")
     return Predicate(guard, signature_of(guard, namespace)[0])

@@ -174,8 +174,8 @@ class CaseState:
         return found
 
     def milestone(self, name: str) -> MilestoneState:
-        """Where a milestone stands, made when it is not there yet."""
-        return self.milestones.setdefault(name, MilestoneState())
+        """Where a milestone stands; a new one where the log does not mention it."""
+        return self.milestones.get(name) or MilestoneState()
 
 
 def fold(case: CaseId, events: Iterable[Event], state: CaseState | None = None) -> CaseState:
@@ -299,16 +299,15 @@ def _goal_reached(state: CaseState, event: Any) -> None:
 
 
 def _milestone_activated(state: CaseState, event: Any) -> None:
-    state.milestone(event.milestone).status = MilestoneStatus.ACTIVE
-    state.milestone(event.milestone).sla = SlaStatus.ON_TRACK
+    state.milestones[event.milestone] = MilestoneState(MilestoneStatus.ACTIVE, SlaStatus.ON_TRACK)
 
 
 def _milestone_reached(state: CaseState, event: Any) -> None:
-    state.milestone(event.milestone).status = MilestoneStatus.ACHIEVED
+    state.milestones[event.milestone].status = MilestoneStatus.ACHIEVED
 
 
 def _sla_violated(state: CaseState, event: Any) -> None:
-    state.milestone(event.milestone).sla = SlaStatus.BREACHED
+    state.milestones[event.milestone].sla = SlaStatus.BREACHED
 
 
 def _timer_set(state: CaseState, event: Any) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
-from typing import Any, TypeVar, Union, get_type_hints
+from typing import Any, NotRequired, Required, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
@@ -167,12 +167,18 @@ def _model_fields(model: type | None) -> dict[str, tuple[Any, bool]]:
         return {}
     if issubclass(model, BaseModel):
         return {name: (info.annotation, info.is_required()) for name, info in model.model_fields.items()}
-    hints = get_type_hints(model)
+    hints = get_type_hints(model, include_extras=True)
     if is_dataclass(model):
         defaults = {f.name for f in fields(model) if f.default is f.default_factory}
         return {name: (hint, name in defaults) for name, hint in hints.items()}
     needed: frozenset[str] = getattr(model, "__required_keys__", frozenset(hints))
-    return {name: (hint, name in needed) for name, hint in hints.items()}
+    return {
+        # Where annotations are text, `__required_keys__` does not know of `NotRequired`.
+        name: (get_args(hint)[0], get_origin(hint) is Required)
+        if get_origin(hint) in (Required, NotRequired)
+        else (hint, name in needed)
+        for name, hint in hints.items()
+    }
 
 
 def _wired(binding: Binding, wires: Wires, problems: list[Problem]) -> Binding:
@@ -197,10 +203,12 @@ def _wire_worker(worker: Worker, wires: Wires, problems: list[Problem]) -> Worke
             parameters.append(wires.wire(parameter))
         except WiringError as error:
             problems.append(Problem(f"worker {worker.name!r}", str(error), error.remedy))
+            parameters.append(replace(parameter, target=parameter.name))
         except FactError as error:
             problems.append(
                 Problem(f"worker {worker.name!r}", f"parameter {parameter.name!r}: {error}", "or wire it as a resource")
             )
+            parameters.append(replace(parameter, target=parameter.name))
     looks_in = any(parameter.source in (Source.EXECUTION, Source.VIEW) for parameter in parameters)
     return replace(worker, parameters=tuple(parameters), looks_in=looks_in)
 

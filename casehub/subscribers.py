@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
@@ -43,7 +44,9 @@ class Subscriber(Generic[E]):
                 for event in batch:
                     try:
                         await handler(event)
-                    except Exception as error:
+                    except (Exception, asyncio.CancelledError) as error:
+                        if _called_off(error):
+                            raise
                         await self._again(event, error)
                     if self.durable is not None and event.version % KEEP_EVERY == 0:
                         await store.bookmark(self.durable, event.seq, tenant=tenant)
@@ -51,7 +54,7 @@ class Subscriber(Generic[E]):
                     await store.bookmark(self.durable, batch[-1].seq, tenant=tenant)
         self.ended.set()
 
-    async def _again(self, event: E, error: Exception) -> None:
+    async def _again(self, event: E, error: BaseException) -> None:
         """Give an event to a handler that raised once more, and once more; then go on without it."""
         name = getattr(self.handler, "__qualname__", repr(self.handler))
         for attempt in range(1, TRIES):
@@ -62,7 +65,15 @@ class Subscriber(Generic[E]):
             try:
                 await self.handler(event)
                 return
-            except Exception as again:
+            except (Exception, asyncio.CancelledError) as again:
+                if _called_off(again):
+                    raise
                 error = again
         self.failures += 1
         log.error("subscriber.skipped_event", handler=name, kind=event.name, seq=event.seq, exc_info=error)
+
+
+def _called_off(error: BaseException) -> bool:
+    """Whether the subscriber itself is cancelled; a CancelledError of something that it awaits is an error like others."""
+    task = asyncio.current_task()
+    return isinstance(error, asyncio.CancelledError) and (task is None or task.cancelling() > 0)

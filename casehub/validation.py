@@ -163,6 +163,50 @@ def _writers(structure: Structure) -> Iterator[Problem]:
                     )
 
 
+def _never_asked(structure: Structure) -> Iterator[Problem]:
+    """Workers that no binding runs, and conditions that no change can make hold."""
+    bound = {worker.name for binding in structure.bindings.values() for worker in binding.workers}
+    for worker in structure.definition.workers:
+        if worker.capability and worker.name not in bound:
+            yield Problem(
+                f"worker {worker.name!r}",
+                f"no binding asks for its capability {worker.capability!r}, so it never runs",
+                f"declare binding(name, capability={worker.capability!r})",
+            )
+    for subject, sentry in _sentries(structure):
+        if not sentry.reads and subject.startswith(("goal", "milestone")):
+            yield Problem(
+                subject,
+                f"its condition {sentry} reads no fact, so no change ever tests it",
+                "name the facts that it depends on",
+            )
+
+
+def _activities(structure: Structure) -> Iterator[Problem]:
+    """What activities and flags name has to be there."""
+    definition = structure.definition
+    workers = {worker.name for binding in structure.bindings.values() for worker in binding.workers}
+    for label, count in Counter(each.label for each in definition.activities).items():
+        if count > 1:
+            yield Problem(f"activity {label!r}", f"is declared {count} times", "say once what it means")
+    for each in definition.activities:
+        if each.signal and each.signal not in structure.brought:
+            yield Problem(
+                f"activity {each.label!r}",
+                f"is the signal {each.signal!r}, which signals= does not declare",
+                did_you_mean(each.signal, structure.brought),
+            )
+        if each.worker and each.worker not in workers:
+            yield Problem(
+                f"activity {each.label!r}",
+                f"is the result of {each.worker!r}, and no binding runs a worker of this name",
+                did_you_mean(each.worker, workers),
+            )
+    for fact in definition.flags:
+        if fact not in structure.written():
+            yield Problem(f"flag {fact!r}", "is a fact that no worker writes", did_you_mean(fact, structure.written()))
+
+
 def _sentries(structure: Structure) -> Iterator[tuple[str, Sentry]]:
     for binding in structure.bindings.values():
         if binding.when is not None:
@@ -181,4 +225,4 @@ def _known(structure: Structure) -> set[str]:
     return structure.written() | set(structure.inputs) | set(structure.brought)
 
 
-_CHECKS = (_duplicate_names, _facts_that_nobody_brings, _triggers, _goals, _types, _writers)
+_CHECKS = (_duplicate_names, _facts_that_nobody_brings, _triggers, _goals, _types, _writers, _never_asked, _activities)

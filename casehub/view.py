@@ -18,10 +18,11 @@ from casehub.values import FactType
 class CaseView:
     """A case from the inside, read-only and at one version: its facts, its status, its history.
 
-    `now` is the time of the turn or deliberation it was made for (UTC), `in_flight` the bindings whose workers run.
+    `now` is the time of the turn or deliberation it was made for (UTC), `in_flight` the bindings whose workers run,
+    `upto` the position that the log answers as of, None for its end.
     """
 
-    __slots__ = ("_facts", "_history", "_log", "_state", "_types", "_upto", "in_flight", "now", "status", "version")
+    __slots__ = ("_facts", "_history", "_log", "_state", "_types", "in_flight", "now", "status", "upto", "version")
 
     def __init__(
         self,
@@ -37,7 +38,7 @@ class CaseView:
         self._types = types
         self._history = log
         self._log: CaseLog | None = None
-        self._upto = upto
+        self.upto = upto
         self.now = now
         self.status: CaseStatus = state.status
         self.version: int = state.version
@@ -60,7 +61,7 @@ class CaseView:
     def log(self) -> CaseLog:
         """The history of this case and of others, as of the position that the view is fixed at."""
         if self._log is None:
-            self._log = CaseLog(self._history, self.id, self.definition, self._state.tenant, self._upto, self.now)
+            self._log = CaseLog(self._history, self.id, self.definition, self._state.tenant, self.upto, self.now)
         return self._log
 
 

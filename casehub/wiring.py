@@ -11,6 +11,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
 from typing import Any, get_type_hints
 
 from casehub.values import FactType, is_builtin, without_none
@@ -59,7 +60,7 @@ def signature_of(
     """
     name = getattr(function, "__name__", "function")
     try:
-        hints = get_type_hints(function, localns=dict(namespace or {}), include_extras=True)
+        hints = get_type_hints(_annotated(function), localns=dict(namespace or {}), include_extras=True)
     except NameError as error:
         raise WiringError(
             f"the annotation {error.name!r} of {name} cannot be resolved", "import it at the top of the module"
@@ -77,6 +78,13 @@ def signature_of(
         parameters.append(Parameter(parameter.name, without_none(hints.get(parameter.name, Any)), optional))
     returned = hints.get("return", Any)
     return tuple(parameters), type(None) if returned is None else returned
+
+
+def _annotated(function: Callable[..., Any]) -> Callable[..., Any]:
+    """What carries the annotations of something that can be called."""
+    if isinstance(function, partial):
+        return _annotated(function.func)
+    return function if inspect.isroutine(function) else type(function).__call__
 
 
 @dataclass(frozen=True, slots=True)

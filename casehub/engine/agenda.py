@@ -5,17 +5,21 @@ Only bindings that something happened to are judged again: a change costs what i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from casehub.binding import Binding
 from casehub.envelope import subtypes
 from casehub.errors import CaseHubError
 from casehub.events import (
+    BudgetExhausted,
     CaseStatusChanged,
     ContextChanged,
     Event,
+    LimitReached,
     SignalReceived,
+    TimerId,
+    TimerSet,
     WorkerExecutionFinished,
     WorkerScheduled,
 )
@@ -217,6 +221,30 @@ def hold(
     return None
 
 
+def held_back(held: tuple[Verdict, str, float]) -> str:
+    """What `hold` said, in words."""
+    verdict, what, bound = held
+    return what if verdict is Verdict.STAGE_INACTIVE else f"held back by {what} ({bound:g})"
+
+
+def withheld(
+    state: CaseState, structure: Structure, binding: Binding, held: tuple[Verdict, str, float]
+) -> Iterator[Event]:
+    """The event that says what holds a binding back, once."""
+    verdict, what, bound = held
+    if verdict is Verdict.LIMIT and what != "concurrency":
+        subject = binding.name if what == "firings_per_binding" else "case"
+        if (subject, what) not in state.held:
+            yield LimitReached(limit=what, subject=subject, value=int(bound))
+    elif verdict is Verdict.BUDGET:
+        scope, _, unit = what.rpartition(".")
+        if (scope, unit) not in state.held:
+            yield BudgetExhausted(scope=scope, unit=unit, limit=bound)
+            budget = structure.definition.budget if scope == "case" else binding.policy.budget
+            if budget is not None and budget.per == "day":
+                yield TimerSet(timer=TimerId(f"budget:{what}"), due=state.midnight)
+
+
 def overspent(
     state: CaseState, structure: Structure, scope: str, budget: Budget, binding: Binding
 ) -> tuple[str, float] | None:
@@ -273,15 +301,14 @@ def explain(state: CaseState, structure: Structure, loop: LoopControl, binding: 
         return said(verdict, "is running")
     held = hold(state, structure, loop, binding)
     if held is not None:
-        verdict, what, bound = held
-        return said(verdict, what if verdict is Verdict.STAGE_INACTIVE else f"held back by {what} ({bound:g})")
+        return said(held[0], held_back(held))
     return said(Verdict.ELIGIBLE, "may fire", binding.reads)
 
 
 def _source(structure: Structure, state: CaseState, fact: str) -> str:
     writers = [binding.name for binding in structure.writers(fact)]
     known = state.facts.get(fact)
-    why = f" ({'hidden' if known.hidden else 'deleted'} by {known.author})" if known is not None else ""
+    why = "" if known is None else " (hidden)" if known.hidden else f" (deleted by {known.author})"
     if writers:
         return f"{fact!r}{why}, which {' or '.join(writers)} would write"
     if fact in structure.brought:

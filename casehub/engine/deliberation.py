@@ -7,14 +7,18 @@ fires and writes belongs to its base, so it cannot wake itself; changes that com
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import timedelta
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 
 from casehub.binding import Binding
 from casehub.durations import duration
+from casehub.engine.agenda import held_back, hold
+from casehub.engine.intake import message_of
 from casehub.errors import LoopControlError
 from casehub.events import (
+    CaseStatusChanged,
     DeliberationCancelled,
     DeliberationFailed,
     DeliberationFinished,
@@ -22,14 +26,18 @@ from casehub.events import (
     DeliberationTimedOut,
     Event,
     SelectionDropped,
+    SelectionForced,
     TimerCancelled,
     TimerFired,
     TimerId,
     TimerSet,
 )
 from casehub.inputs import Deliberated
+from casehub.lifecycle import CaseStatus
 from casehub.spi import Answer, Defer, LoopControl, Selection
 from casehub.state import CaseState
+from casehub.structure import Structure
+from casehub.values import plain
 from casehub.view import CaseView
 
 FAILURES = 3
@@ -38,28 +46,43 @@ DROPS = 3
 """Drops in a row after which eligibility alone decides whether a chosen binding fires."""
 BACKOFF = TimerId("deliberate:backoff")
 DEFERRED = TimerId("deliberate:defer")
+NOT_CHOSEN = "the loop control has not chosen it"
+FALLEN = "another choice of a strict answer was dropped"
 
 Stamps = Mapping[str, int]
+
+
+@dataclass(slots=True)
+class Question:
+    """What a loop control is asked: the case as the turn that asks leaves it, whatever comes before it is read.
+
+    `stamps`: for each eligible binding the stamps of what it reads.
+    """
+
+    view: CaseView
+    eligible: list[Binding]
+    stamps: Mapping[str, Stamps]
 
 
 @dataclass(slots=True)
 class Deliberations:
     """The deliberations of one case in memory.
 
-    `under_way`: the number of the one that is; `base`: what the last one was based on; `awaiting`: the event name that
-    brings the next one; `refusal`: why the last one fired nothing, in words.
+    `under_way`: the number of the one that is; `question`: what it was asked; `base`: what the last one was based on;
+    `awaiting`: the event name that brings the next one; `refusal`: why the last one fired nothing, in words.
     """
 
     under_way: int | None = None
     base: object = None
     awaiting: str = ""
-    refusal: str = "the loop control has not chosen it"
-    asked: list[Binding] = field(default_factory=list)
+    refusal: str = NOT_CHOSEN
+    question: Question | None = None
     _reconsider: bool = False
 
     def observe(self, event: Event) -> None:
         """Note the events that make a reconsideration due."""
-        if isinstance(event, TimerFired) and event.timer in (BACKOFF, DEFERRED):
+        timed = isinstance(event, TimerFired) and event.timer in (BACKOFF, DEFERRED)
+        if timed or (isinstance(event, CaseStatusChanged) and event.before is CaseStatus.SUSPENDED):
             self._reconsider = True
         elif self.awaiting and any(kind.__dict__.get("name") == self.awaiting for kind in type(event).__mro__):
             self.awaiting = ""
@@ -71,19 +94,18 @@ class Deliberations:
             return False
         return self._reconsider or fingerprint(state, eligible) != self.base
 
-    def start(self, state: CaseState, eligible: Sequence[Binding], position: int) -> Iterator[Event]:
+    def start(self, state: CaseState, eligible: Sequence[Binding]) -> Iterator[Event]:
         """Begin one. The pump asks once this is committed."""
         if state.deliberating:
             yield DeliberationCancelled(deliberation=state.deliberation)
         self.base = fingerprint(state, eligible)
         self.under_way = state.deliberation + 1
-        self.asked = list(eligible)
         self.awaiting = ""
         self._reconsider = False
         if DEFERRED in state.timers:
             yield TimerCancelled(timer=DEFERRED)
         names = tuple(binding.name for binding in eligible)
-        yield DeliberationStarted(deliberation=state.deliberation + 1, as_of=position, eligible=names)
+        yield DeliberationStarted(deliberation=state.deliberation + 1, eligible=names)
 
     def cancel(self, state: CaseState) -> Iterator[Event]:
         """Call off the one under way: its answer will be void."""
@@ -100,6 +122,7 @@ class Deliberations:
         number = input.number
         if input.timed_out is not None or input.error is not None:
             return list(self._failed(state, input)), []
+        until = input.defer_until if input.defer_after is None else input.at + input.defer_after
         events: list[Event] = [
             DeliberationFinished(
                 deliberation=number,
@@ -107,22 +130,32 @@ class Deliberations:
                 rationale=input.rationale,
                 as_of=input.as_of,
                 seconds=input.seconds,
-                deferred=bool(input.defer_on or input.defer_until),
+                deferred=bool(input.defer_on or until),
             ),
             *(write for write in input.writes if isinstance(write, Event)),
         ]
-        fire, dropped = _still_right(state, eligible, input)
-        if dropped and input.strict:
-            dropped += [
-                SelectionDropped(binding=b.name, reason="another choice of a strict answer was dropped") for b in fire
-            ]
+        fire, said = _still_right(state, eligible, input)
+        if input.strict and any(isinstance(event, SelectionDropped) for event in said):
+            said = [event for event in said if isinstance(event, SelectionDropped)]
+            said += [SelectionDropped(binding=binding.name, reason=FALLEN) for binding in fire]
             fire = []
-        events += dropped
-        if input.defer_until is not None:
-            events.append(TimerSet(timer=DEFERRED, due=input.defer_until))
+        events += said
+        if until is not None:
+            events.append(TimerSet(timer=DEFERRED, due=until))
         self.awaiting = input.defer_on
-        self.refusal = input.rationale or "the loop control has not chosen it"
+        self.refusal = input.rationale or NOT_CHOSEN
         return events, fire
+
+    def told(self, selection: Selection, now: datetime) -> Iterator[Event]:
+        """The events of an answer that was given at once, but for what fires."""
+        yield from selection.writes
+        self.refusal = selection.rationale or NOT_CHOSEN
+        defer = selection.defer
+        if defer is not None:
+            self.awaiting = "" if defer.on is None else defer.on.name
+            until = _until(defer, now)
+            if until is not None:
+                yield TimerSet(timer=DEFERRED, due=until)
 
     def settle(self, state: CaseState, before: object, eligible: Sequence[Binding]) -> None:
         """After an answer: what it did itself belongs to its base; what had changed meanwhile does not."""
@@ -136,12 +169,16 @@ class Deliberations:
             self.refusal = f"the loop control did not answer within {input.timed_out:g} s"
             yield DeliberationTimedOut(deliberation=number, limit=input.timed_out)
         else:
-            error = input.error
-            self.refusal = f"the loop control failed: {type(error).__name__}: {error}"
-            yield DeliberationFailed(deliberation=number, error=type(error).__name__, message=str(error))
+            error = input.error or LoopControlError("no answer")
+            self.refusal = f"the loop control failed: {type(error).__name__}: {message_of(error)}"
+            yield DeliberationFailed(deliberation=number, error=type(error).__name__, message=message_of(error))
         if state.failed_deliberations + 1 < FAILURES:
             delay = timedelta(seconds=2**state.failed_deliberations)
             yield TimerSet(timer=BACKOFF, due=input.at + delay)
+
+
+def _until(defer: Defer, now: datetime) -> datetime | None:
+    return defer.until if defer.after is None else now + duration(defer.after)
 
 
 def fingerprint(state: CaseState, eligible: Sequence[Binding]) -> object:
@@ -149,7 +186,7 @@ def fingerprint(state: CaseState, eligible: Sequence[Binding]) -> object:
     return (
         tuple([(binding.name, tuple([state.stamp(name) for name in binding.reads])) for binding in eligible]),
         tuple(state.activations),
-        state.status,
+        state.status.active,  # deliberating itself makes a waiting case run
         len(state.held),
     )
 
@@ -159,26 +196,39 @@ def stamps_of(state: CaseState, eligible: Sequence[Binding]) -> dict[str, Stamps
     return {binding.name: {name: state.stamp(name) for name in binding.reads} for binding in eligible}
 
 
+def hindered(state: CaseState, structure: Structure, loop: LoopControl, fire: Sequence[Binding]) -> list[Event]:
+    """What is said of a strict answer that gates, limits or budgets do not let fire whole; nothing if they do."""
+    limits = structure.definition.limits
+    room = min(limits.concurrency - len(state.activations), limits.firings - state.fired)
+    reasons = [None if (held := hold(state, structure, loop, b)) is None else held_back(held) for b in fire]
+    if not any(reasons) and len(fire) <= room:
+        return []
+    other = FALLEN if any(reasons) else f"the limits of the case leave room for {room} of a strict answer"
+    return [SelectionDropped(binding=b.name, reason=reason or other) for b, reason in zip(fire, reasons, strict=True)]
+
+
 def _still_right(
     state: CaseState, eligible: Mapping[str, Binding], input: Deliberated
-) -> tuple[list[Binding], list[SelectionDropped]]:
-    """Which choices fire, and which are dropped because the case has moved on."""
+) -> tuple[list[Binding], list[Event]]:
+    """Which choices fire, and what is said of those that are dropped, or forced, because the case has moved on."""
     fire: list[Binding] = []
-    dropped: list[SelectionDropped] = []
+    said: list[Event] = []
     for name in input.chosen:
         binding = eligible.get(name)
         if binding is None:
-            dropped.append(SelectionDropped(binding=name, reason="it is not eligible any more"))
+            said.append(SelectionDropped(binding=name, reason="it is not eligible any more"))
             continue
         seen = input.stamps.get(name, {})
         changed = [fact for fact in binding.reads if state.stamp(fact) != seen.get(fact, 0)]
-        if changed and state.firing(name).drops < DROPS:
-            dropped.append(
-                SelectionDropped(binding=name, reason=f"changed since the loop control saw it: {', '.join(changed)}")
-            )
-            continue
+        firing = state.firings.get(name)
+        if changed:
+            reason = f"changed since the loop control saw it: {', '.join(changed)}"
+            if firing is None or firing.drops < DROPS:
+                said.append(SelectionDropped(binding=name, reason=reason))
+                continue
+            said.append(SelectionForced(binding=name, reason=reason))
         fire.append(binding)
-    return fire, dropped
+    return fire, said
 
 
 def check_answer(loop: LoopControl, asked: Sequence[Binding], answer: object) -> tuple[list[Binding], Selection]:
@@ -192,6 +242,12 @@ def check_answer(loop: LoopControl, asked: Sequence[Binding], answer: object) ->
         selection = Selection(chosen=answer)
     else:
         raise LoopControlError(f"select of {name} answered {answer!r}; answer with bindings, a Selection or Defer(...)")
+    if not isinstance(selection.rationale, str):
+        raise LoopControlError(f"select of {name} gave the rationale {selection.rationale!r}; give text")
+    plain(selection.rationale, f"the rationale of {name}")
+    if selection.defer is not None:
+        _check_defer(name, selection.defer)
+    _check_writes(name, selection.writes)
     offered = {binding.name: binding for binding in asked}
     chosen: dict[str, Binding] = {}
     chosen_from: Sequence[object] = selection.chosen
@@ -206,29 +262,51 @@ def check_answer(loop: LoopControl, asked: Sequence[Binding], answer: object) ->
     return list(chosen.values()), selection
 
 
-async def deliberate(
-    loop: LoopControl, view: CaseView, asked: Sequence[Binding], number: int, stamps: Mapping[str, Stamps], as_of: int
-) -> Deliberated:
+def _check_defer(name: str, defer: Defer) -> None:
+    if defer.after is None and defer.until is None and defer.on is None:
+        raise LoopControlError(f"select of {name} answered Defer(), which never ends; give after=, until= or on=")
+    if defer.until is not None and defer.until.utcoffset() is None:
+        raise LoopControlError(f"{name} deferred until {defer.until}, which has no time zone; give an aware time")
+    if defer.after is not None:
+        duration(defer.after)
+
+
+def _check_writes(name: str, writes: Sequence[object]) -> None:
+    for place, event in enumerate(writes):
+        if not isinstance(event, Event):
+            raise LoopControlError(f"{name} wrote {event!r}, which is no event; write events of your own class")
+        if event.version or any(event is other for other in writes[:place]):
+            raise LoopControlError(
+                f"{name} wrote {event.name} {event.id}, which is recorded already; make a new event of it"
+            )
+
+
+async def deliberate(loop: LoopControl, question: Question, number: int, as_of: int) -> Deliberated:
     """Ask the loop control. What it raises becomes the input's `error`; deadlines are the caller's."""
     answer: Answer
     try:
-        answer = await loop.select(view, list(asked))
-        chosen, selection = check_answer(loop, asked, answer)
+        answer = await loop.select(question.view, list(question.eligible))
+        chosen, selection = check_answer(loop, question.eligible, answer)
+    except asyncio.CancelledError as error:
+        # One that nobody here asked for comes from what select awaited, such as a client that was closed.
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        wrapped = LoopControlError(f"it was cancelled from within: {error or 'CancelledError'}")
+        return Deliberated(number=number, error=wrapped, by="loop")
     except Exception as error:
         return Deliberated(number=number, error=error, by="loop")
     defer = selection.defer
-    until = None
-    if defer is not None:
-        until = defer.until if defer.after is None else view.now + duration(defer.after)
     return Deliberated(
         number=number,
         chosen=tuple(binding.name for binding in chosen),
         rationale=selection.rationale,
         writes=tuple(selection.writes),
-        stamps=stamps,
+        stamps=question.stamps,
         as_of=as_of,
         strict=selection.strict,
-        defer_until=until,
+        defer_until=None if defer is None else defer.until,
+        defer_after=None if defer is None or defer.after is None else duration(defer.after),
         defer_on="" if defer is None or defer.on is None else defer.on.name,
         by="loop",
     )

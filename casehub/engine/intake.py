@@ -147,8 +147,7 @@ class Intake:
 
     def resume(self, input: Resume) -> Iterator[Event]:
         state = self.state
-        if state.status is not CaseStatus.SUSPENDED:
-            check_case(state.id, "be resumed", state.status, CaseStatus.STARTING)
+        check_case(state.id, "be resumed", state.status, CaseStatus.RUNNING, (CaseStatus.SUSPENDED,))
         yield CaseStatusChanged(before=CaseStatus.SUSPENDED, after=CaseStatus.RUNNING, reason=input.reason, by=input.by)
         yield from self._start_pending()
 
@@ -246,10 +245,10 @@ class Intake:
             yield WorkerExecutionDeclined(reason=error.reason, **common)
         else:
             yield WorkerExecutionFailed(
-                error=type(error).__name__, message=_message(error), permanent=not repeatable, **common
+                error=type(error).__name__, message=message_of(error), permanent=not repeatable, **common
             )
         if then is OnOutcome.RETRY:
-            due = input.at + retry.delay(activation.attempt, self.chance)
+            due = input.at + retry.delay(activation.attempt - activation.interruptions, self.chance)
             yield TimerSet(timer=TimerId(f"retry:{activation.id}"), due=due)
         elif other is not None and self.state.status.active:
             yield WorkerExecutionStarted(
@@ -303,7 +302,8 @@ def same(one: Plain | Absent, other: Plain) -> bool:
     return not isinstance(one, list | dict) or to_json(one) == to_json(other)
 
 
-def _message(error: BaseException) -> str:
+def message_of(error: BaseException) -> str:
+    """What an error says, as text that any store can write."""
     text = str(error) or type(error).__name__
     text = text.encode("utf-8", "replace").decode().replace("\0", "")
     return text if len(text) <= 2_000 else text[:1_997] + "..."

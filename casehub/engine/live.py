@@ -9,18 +9,18 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from casehub.binding import Binding
-from casehub.engine.agenda import Agenda, explain, hold, holds, occurrence
-from casehub.engine.deliberation import Deliberations, check_answer, fingerprint
+from casehub.engine.agenda import Agenda, explain, held_back, hold, holds, occurrence, withheld
+from casehub.engine.deliberation import Deliberations, Question, check_answer, fingerprint, hindered, stamps_of
 from casehub.engine.intake import INTAKE, Intake
-from casehub.engine.reactors import REACTORS
+from casehub.engine.reactors import REACTORS, at_start
 from casehub.engine.reports import reported
 from casehub.errors import CaseHubError, InputRefusedError, LoopControlError
 from casehub.events import (
     ActivationId,
-    BudgetExhausted,
     CaseCancelled,
     CaseCompleted,
     CaseEnded,
@@ -28,13 +28,12 @@ from casehub.events import (
     CaseId,
     CaseStalled,
     CaseStatusChanged,
-    ContextChanged,
     Envelope,
     Event,
-    LimitReached,
+    MilestoneSlaViolated,
+    SelectionDropped,
     TimerCancelled,
     TimerFired,
-    TimerId,
     TimerSet,
     WorkerExecutionCancelled,
     WorkerExecutionDeclined,
@@ -47,7 +46,7 @@ from casehub.events import (
 )
 from casehub.explanation import Explanation, Verdict
 from casehub.inputs import Cancel, Deliberated, Input, Reported, Start
-from casehub.lifecycle import CaseStatus, check_case
+from casehub.lifecycle import CASE_TRANSITIONS, CaseStatus, allows, check_case
 from casehub.policies import OnOutcome
 from casehub.query import EventLog
 from casehub.spi import Answer, LoopControl, Turn
@@ -59,7 +58,18 @@ from casehub.view import CaseView
 class LiveCase:
     """A case in memory: its state, its structure, its loop control, its agenda."""
 
-    __slots__ = ("_fault", "_intake", "_turn", "agenda", "deliberations", "log", "loop", "state", "structure")
+    __slots__ = (
+        "_fault",
+        "_handles",
+        "_intake",
+        "_turn",
+        "agenda",
+        "deliberations",
+        "log",
+        "loop",
+        "state",
+        "structure",
+    )
 
     def __init__(
         self, state: CaseState, structure: Structure, loop: LoopControl, log: EventLog, chance: random.Random
@@ -73,16 +83,16 @@ class LiveCase:
         self._intake = Intake(state, structure, chance)
         self._turn = Turn(Envelope(case=state.id))
         self._fault: CaseFaulted | None = None
+        self._handles = loop.handles
         if state.control is None:
             state.control = loop.initial()
 
     # ---- the turn
 
-    def take(self, input: Input, position: int = 0) -> Turn:
-        """The turn that an input leads to; the state is the one after it.
+    def take(self, input: Input) -> Turn:
+        """The turn that an input leads to; the state is the one after it. A turn without events needs no commit.
 
-        `position`: the end of the log as this process knows it, which deliberations are as of. A turn without events
-        needs no commit. Raises `InputRefusedError` with nothing recorded.
+        Raises `InputRefusedError` with nothing recorded.
         """
         state = self.state
         if state.changed_at is not None and input.at < state.changed_at:
@@ -100,13 +110,14 @@ class LiveCase:
         try:
             self._record(self._first(input))
             if type(input) is Start:
-                self._record(self._at_start())
+                self._record(at_start(state, self.structure))
             if not state.status.ended:
-                self._settle(position)
-        except InputRefusedError:
-            raise
+                self._settle()
         except Exception as error:
+            if isinstance(error, InputRefusedError) and not turn.events:
+                raise
             # User code in a condition or a loop control: the case faults, visibly, and no other case notices.
+            self._handles = frozenset()  # whoever raised is not asked about the end
             reason = str(error) if isinstance(error, CaseHubError) else f"{type(error).__name__}: {error}"
             self._end(CaseFaulted(before=state.status, reason=reason))
         turn.status = state.status
@@ -142,7 +153,7 @@ class LiveCase:
                 recorded.append(event)
                 agenda.observe(event)
                 kind = type(event)
-                if kind in loop.handles:
+                if kind in self._handles:
                     state.control = loop.apply(state.control, event)
                     _follow(waiting, loop.react(state, event), event)
                 reactors = REACTORS.get(kind)
@@ -152,7 +163,7 @@ class LiveCase:
                 note = _NOTES.get(kind)
                 if note is not None:
                     note(self, event)
-                if not loop.immediate:
+                if not loop.immediate or self.deliberations.awaiting:
                     self.deliberations.observe(event)
                 if not waiting:
                     break
@@ -171,12 +182,6 @@ class LiveCase:
             self._fault = CaseFaulted(
                 before=self.state.status, reason=f"worker {event.worker!r}: {why}", cause=event.version
             )
-
-    def _at_start(self) -> Iterator[Event]:
-        """Conditions that hold without any fact are tested once, as if everything had changed."""
-        change = ContextChanged(facts=dict.fromkeys((*self.structure.milestones_of, *self.structure.goals_of)))
-        for reactor in REACTORS[ContextChanged]:
-            yield from list(reactor(self.state, self.structure, change))
 
     def _end(self, end: CaseEnded) -> None:
         """End the case: what is in flight is called off first, so that the end is the last event of the log."""
@@ -202,10 +207,11 @@ class LiveCase:
 
     # ---- what the facts come to
 
-    def _settle(self, position: int) -> None:
+    def _settle(self) -> None:
         """Complete, dispatch, or say what the case waits for."""
         state = self.state
-        if (done := self._done()) is not None:
+        done = self._done()
+        if done is not None and allows(CASE_TRANSITIONS, state.status, done.after):
             self._end(done)
             return
         limits = self.structure.definition.limits
@@ -222,7 +228,8 @@ class LiveCase:
             if eligible:
                 self._fire(self._ask(eligible))
         elif self.deliberations.due(state, eligible):
-            self._record(self.deliberations.start(state, eligible, position))
+            self._record(self.deliberations.start(state, eligible))
+            self.deliberations.question = Question(self.view(), eligible, stamps_of(state, eligible))
         if not state.activations and not state.deliberating:
             self._quiescent(bool(self.agenda.eligible))
         elif state.status is CaseStatus.WAITING:
@@ -257,7 +264,7 @@ class LiveCase:
         if answer is eligible:
             return eligible
         chosen, selection = check_answer(self.loop, eligible, answer)
-        self._record(selection.writes)
+        self._record(self.deliberations.told(selection, self._turn.envelope.at))
         return chosen
 
     def _fire(self, chosen: Iterable[Binding]) -> None:
@@ -266,26 +273,13 @@ class LiveCase:
         for binding in chosen:
             held = hold(state, self.structure, self.loop, binding)
             if held is not None:
-                self._record(self._held(binding, held))
+                self._record(withheld(state, self.structure, binding, held))
+                if not self.loop.immediate:
+                    self._record((SelectionDropped(binding=binding.name, reason=held_back(held)),))
                 continue
             if state.status is CaseStatus.WAITING:
                 self._record((CaseStatusChanged(before=CaseStatus.WAITING, after=CaseStatus.RUNNING),))
             self._record(self._schedule(binding))
-
-    def _held(self, binding: Binding, held: tuple[Verdict, str, float]) -> Iterator[Event]:
-        """The event that says what holds a binding back, once."""
-        verdict, what, bound = held
-        if verdict is Verdict.LIMIT and what != "concurrency":
-            subject = binding.name if what == "firings_per_binding" else "case"
-            if (subject, what) not in self.state.held:
-                yield LimitReached(limit=what, subject=subject, value=int(bound))
-        elif verdict is Verdict.BUDGET:
-            scope, _, unit = what.rpartition(".")
-            if (scope, unit) not in self.state.held:
-                yield BudgetExhausted(scope=scope, unit=unit, limit=bound)
-                budget = self.structure.definition.budget if scope == "case" else binding.policy.budget
-                if budget is not None and budget.per == "day":
-                    yield TimerSet(timer=TimerId(f"budget:{what}"), due=self.state.midnight)
 
     def _schedule(self, binding: Binding) -> Iterator[Event]:
         state = self.state
@@ -309,14 +303,19 @@ class LiveCase:
     def _quiescent(self, held_back: bool) -> None:
         """Nothing runs and nothing fires: the case is done, waits for somebody, or is stuck."""
         state, structure = self.state, self.structure
-        deferred = any(not timer.startswith("sla:") for timer in state.timers) or bool(self.deliberations.awaiting)
+        # A breached service level moves a case only where something listens to it.
+        heard = any(issubclass(MilestoneSlaViolated, kind) for kind in (*structure.triggered, *self.loop.handles))
+        deferred = bool(self.deliberations.awaiting) or any(heard or not t.startswith("sla:") for t in state.timers)
         if structure.definition.at_quiescence and not held_back and not deferred:
             self._end(CaseCompleted(before=state.status, reason="quiescent"))
             return
         endless = (
             structure.completion is None and structure.done_when is None and not structure.definition.at_quiescence
         )
-        if deferred or structure.brought or endless:
+        refused = not deferred and any(
+            hold(state, structure, self.loop, b) is None for b in self.agenda.eligible.values()
+        )
+        if not refused and (deferred or structure.brought or endless):
             if state.status is CaseStatus.RUNNING:
                 self._record((CaseStatusChanged(before=CaseStatus.RUNNING, after=CaseStatus.WAITING),))
         elif not state.stalled:
@@ -324,10 +323,9 @@ class LiveCase:
 
     def _reasons(self) -> Iterator[str]:
         for binding in self.structure.bindings.values():
-            said = explain(self.state, self.structure, self.loop, binding)
-            if said.verdict is Verdict.ELIGIBLE:
-                yield f"{binding.name}: {Verdict.NOT_SELECTED} - {self.deliberations.refusal}"
-            elif said.verdict is not Verdict.UNCHANGED or self.state.firings[binding.name].then.startswith("fault"):
+            said = self._explained(binding)
+            firing = self.state.firings.get(binding.name)
+            if said.verdict is not Verdict.UNCHANGED or firing is None or firing.then.startswith("fault"):
                 yield str(said)
         for goal in self.structure.goals.values():
             if not goal.failure and goal.name not in self.state.goals:
@@ -341,7 +339,9 @@ class LiveCase:
         events, fire = deliberations.answer(state, self.agenda.eligible, input)
         self._record(events)
         if events:
-            if state.status.active:
+            fallen = hindered(state, self.structure, self.loop, fire) if input.strict else []
+            self._record(fallen)
+            if state.status.active and not fallen:
                 self._fire(fire)
             deliberations.settle(state, before, self.agenda.refresh(state))
         return ()
@@ -361,7 +361,13 @@ class LiveCase:
     def explain(self, binding: str | None = None) -> list[Explanation]:
         """The verdict on one binding, or on all of them."""
         bindings = self.structure.bindings.values() if binding is None else (self.structure.bindings[binding],)
-        return [explain(self.state, self.structure, self.loop, each) for each in bindings]
+        return [self._explained(each) for each in bindings]
+
+    def _explained(self, binding: Binding) -> Explanation:
+        said = explain(self.state, self.structure, self.loop, binding)
+        if said.verdict is Verdict.ELIGIBLE and not self.state.deliberating:
+            return replace(said, verdict=Verdict.NOT_SELECTED, text=self.deliberations.refusal)
+        return said
 
 
 def _follow(waiting: deque[Event], events: Iterable[Event], cause: Event) -> None:

@@ -18,13 +18,13 @@ import anyio
 import structlog
 
 from casehub.durations import duration
-from casehub.engine.deliberation import deliberate, stamps_of
+from casehub.engine.deliberation import deliberate
 from casehub.engine.executor import Attempt
 from casehub.engine.live import LiveCase
-from casehub.engine.recovery import reload, repeated, sort_out
+from casehub.engine.recovery import commit, reload, repeated, sort_out
 from casehub.engine.runtime import Runtime, Ticket
 from casehub.envelope import subtypes
-from casehub.errors import CaseHubError, LimitError, StoreUnavailableError
+from casehub.errors import CaseHubError, LimitError
 from casehub.events import (
     ActivationId,
     DeliberationCancelled,
@@ -106,13 +106,9 @@ class Pump:
             seen = await self.runtime.store.outcome(self.live.state.id, input.key, self.live.state.tenant)
             if seen is not None:
                 return repeated(self.live, seen)
-        return await self.offer(input)
-
-    def offer(self, input: Input) -> asyncio.Future[Turn]:
-        """Put an input into the inbox. Its turn, when it is committed, or what refused it; a key is looked at then."""
         taken: asyncio.Future[Turn] = asyncio.get_running_loop().create_future()
         self._enter(Ticket(input, taken))
-        return taken
+        return await taken
 
     async def read(self, look: Callable[[LiveCase], T]) -> T:
         """Look at the case as last committed."""
@@ -184,10 +180,18 @@ class Pump:
             ticket.input.at = self.runtime.clock.now()
         self.inbox.append(ticket)
         if not self.pumping:
-            self._take_role()
+            self.take_role()
             self.runtime.spawn(self._pump)
 
-    def _take_role(self) -> None:
+    def leave_role(self, work: Sequence[Work]) -> None:
+        """Give up the role that another took for this case; a task goes on with what there is to do."""
+        if work or self.inbox:
+            self.runtime.spawn(self._pump, work)
+        else:
+            self._give_role_up()
+            self._idle(self)
+
+    def take_role(self) -> None:
         self.pumping = True
         self.runtime.pumping += 1
 
@@ -195,10 +199,10 @@ class Pump:
         self.pumping = False
         self.runtime.pumping -= 1
 
-    async def _pump(self) -> None:
+    async def _pump(self, begun: Sequence[Work] = ()) -> None:
         began = time.perf_counter()
         while True:
-            work: list[Work] = []
+            work, begun = [*begun], ()
             while self.inbox:
                 work += await self._round()
                 if time.perf_counter() - began > SLICE:
@@ -220,7 +224,7 @@ class Pump:
                 self.inbox.append(Ticket(result))
             if self.pumping:
                 return
-            self._take_role()
+            self.take_role()
 
     def _leave(self, work: list[Work]) -> None:
         """Start nothing: the log has it as started, and who opens the store next runs it."""
@@ -231,27 +235,26 @@ class Pump:
 
     async def _round(self) -> list[Work]:
         """Take a batch of inputs, commit their turns, and answer with what they start."""
-        position = self.runtime.bus.position
         taken: list[tuple[Ticket, Turn]] = []
-        self._uncommitted = True
         for _ in range(min(BATCH, len(self.inbox))):
-            ticket = self.inbox.popleft()
-            try:
-                taken.append((ticket, self.live.take(ticket.input, position)))
-            except CaseHubError as error:
-                self.runtime.refused += 1
-                ticket.refuse(error)
+            self.take(self.inbox.popleft(), taken)
         turns = [turn for _, turn in taken if turn.events]
+        return await self.finish(taken, await commit(turns, self.runtime) if turns else ())
+
+    def take(self, ticket: Ticket, taken: list[tuple[Ticket, Turn]]) -> None:
+        """Add the turn that an input leads to, or tell whoever waits what refuses it. Only who has the role may."""
+        self._uncommitted = True
+        try:
+            taken.append((ticket, self.live.take(ticket.input)))
+        except CaseHubError as error:
+            self.runtime.refused += 1
+            ticket.refuse(error)
+
+    async def finish(self, taken: Sequence[tuple[Ticket, Turn]], results: Sequence[CommitResult] | None) -> list[Work]:
+        """After the commit: answer, and say what is started. `results`: of the turns that have events."""
         done = taken
-        if turns:
-            try:
-                results: Sequence[CommitResult] | None = await self.runtime.store.commit(turns)
-            except StoreUnavailableError as error:
-                self.runtime.failures += 1
-                log.error("store.unavailable", case=self.live.state.id, reason=str(error))
-                results = None
-            if results is None or not all(type(result) is Committed for result in results):
-                done = await self._recover(taken, results)
+        if results is None or not all(type(result) is Committed for result in results):
+            done = await self._recover(taken, results)
         self._uncommitted = False
         work: list[Work] = []
         for ticket, turn in done:
@@ -321,7 +324,10 @@ class Pump:
 
     async def _deliberate(self, started: DeliberationStarted) -> Deliberated | None:
         live, clock = self.live, self.runtime.clock
-        asked = live.deliberations.asked
+        question = live.deliberations.question
+        if question is None:
+            return None
+        question.view.upto = started.as_of
         limit = duration(live.loop.deadline).total_seconds()
         began = clock.monotonic()
         answer: Deliberated | None = None
@@ -329,18 +335,14 @@ class Pump:
             self._deliberation = scope
             alarm = self.runtime.wheel.alarm(limit, scope.cancel)
             try:
-                answer = await deliberate(
-                    live.loop,
-                    live.view(started.as_of),
-                    asked,
-                    started.deliberation,
-                    stamps_of(live.state, asked),
-                    started.as_of,
-                )
+                answer = await deliberate(live.loop, question, started.deliberation, started.as_of)
             finally:
                 alarm.cancel()
-                self._deliberation = None
+                if self._deliberation is scope:
+                    self._deliberation = None
         seconds = clock.monotonic() - began
+        if scope.cancel_called:
+            answer = None  # whatever it answered after it was called off is void
         if answer is None:
             if self.live.deliberations.under_way != started.deliberation or self.runtime.draining:
                 return None

@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 
 from casehub.engine.agenda import holds
 from casehub.events import (
-    CaseStarted,
     ContextChanged,
     Event,
     GoalReached,
@@ -32,11 +31,15 @@ T = TypeVar("T")
 Reactor = Callable[[CaseState, Structure, Any], Iterable[Event]]
 
 
-def activate_first_milestones(state: CaseState, structure: Structure, event: CaseStarted) -> Iterator[Event]:
-    """Milestones without an entry criterion are awaited from the start."""
+def at_start(state: CaseState, structure: Structure) -> Iterator[Event]:
+    """Once the facts that a case starts with are there: milestones without an entry criterion are awaited, and
+    conditions that hold without any fact are tested, as if everything had changed."""
     for milestone in structure.milestones.values():
         if milestone.entry is None:
             yield from _activate(state, milestone)
+    change = ContextChanged(facts=dict.fromkeys((*structure.milestones_of, *structure.goals_of)))
+    yield from list(try_milestones(state, structure, change))
+    yield from try_goals(state, structure, change)
 
 
 def try_milestones(state: CaseState, structure: Structure, event: ContextChanged) -> Iterable[Event]:
@@ -120,7 +123,6 @@ def _concerned(index: dict[str, tuple[T, ...]], event: ContextChanged) -> Collec
 
 
 REACTORS: dict[type[Event], tuple[Reactor, ...]] = {
-    CaseStarted: (activate_first_milestones,),
     ContextChanged: (try_milestones, try_goals),
     MilestoneActivated: (try_activated_milestone,),
     MilestoneReached: (stop_sla,),

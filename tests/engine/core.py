@@ -92,7 +92,9 @@ class Core:
     def cancel(self, reason: str = "") -> list[Event]:
         return self.take(Cancel(by="user:ada", reason=reason))
 
-    def answer(self, *chosen: str, stamps: Mapping[str, Mapping[str, int]] | None = None, **options: Any) -> list[Event]:
+    def answer(
+        self, *chosen: str, stamps: Mapping[str, Mapping[str, int]] | None = None, **options: Any
+    ) -> list[Event]:
         """The loop control answers the deliberation under way, having seen what the case is now."""
         number = options.pop("number", self.state.deliberation)
         seen = stamps if stamps is not None else self.seen()

@@ -1,0 +1,227 @@
+"""Replaying a log of another system into cases: what happened there happens here, at the same times.
+
+summary = await replay(declaration, traces, store="sqlite:///cases.db")
+
+An activity that the definition maps to a signal is sent as one; one that it maps to a worker is that worker's result,
+and the worker is not run. Everything else works as ever: other workers run, milestones are reached, service levels
+pass. What has been taken is in the store with what it led to, so a replay that was cut off goes on where it was.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from itertools import islice
+from typing import Any, Final
+
+from casehub.activities import ActivityRecorded, LoggedTrace
+from casehub.definition import CaseDefinition
+from casehub.engine.choreography import ChoreographyLoopControl
+from casehub.errors import CaseExistsError
+from casehub.events import CaseId, CaseStarted, ContextChanged
+from casehub.feeding import WINDOW, Feed, LogClock, LogLoopControl, settled
+from casehub.hub import CaseHub
+from casehub.query import CaseQuery, EventLog, EventQuery
+from casehub.script import MOST_EVENTS, Script, strictly, write_script
+from casehub.spi import CaseStore, LoopControl
+from casehub.structure import Structure
+
+Progress = Callable[[str, int, int | None], None]
+"""Told how far it has got: `reading` or `feeding`, the number of events, and of how many, if that is known."""
+
+COLLECT_EVERY: Final = 20_000
+"""New objects between two looks of Python's cycle collector while a log is fed; its default of 700 costs a quarter."""
+_PAGE: Final = 1_000
+_ALL: Final = 2**31
+_LAST: Final = datetime.max.replace(tzinfo=UTC)
+
+
+@dataclass(slots=True, kw_only=True)
+class ReplaySummary:
+    """What a replay came to.
+
+    `cases`, `by_status`, `flagged` are of all cases of the log, whenever they were fed; the others count this run.
+    `events`: of the log; `fed`: dealt with now; `skipped`: taken by an earlier run; `out_of_order`: results that their
+    case had not called for; `refusals` (case, activity, reason) and `disorders` (case, activity) name the first
+    thousand; `unmapped`: by activity; `flagged`: by the fact that flags, the cases that have had it.
+    """
+
+    definition: str
+    cases: int = 0
+    by_status: Mapping[str, int] = field(default_factory=dict)
+    events: int = 0
+    fed: int = 0
+    skipped: int = 0
+    started: int = 0
+    signals: int = 0
+    results: int = 0
+    timers: int = 0
+    refused: int = 0
+    out_of_order: int = 0
+    unmapped: Mapping[str, int] = field(default_factory=dict)
+    flagged: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    refusals: Sequence[tuple[str, str, str]] = ()
+    disorders: Sequence[tuple[str, str]] = ()
+    first: datetime | None = None
+    last: datetime | None = None
+    seconds_reading: float = 0.0
+    seconds: float = 0.0
+
+    @property
+    def events_per_second(self) -> float:
+        """Of feeding alone."""
+        return self.fed / self.seconds if self.seconds else 0.0
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON; times are datetimes still."""
+        return {**asdict(self), "events_per_second": round(self.events_per_second, 1)}
+
+
+async def replay(
+    definition: CaseDefinition,
+    traces: Iterable[LoggedTrace],
+    *,
+    store: CaseStore | str = "memory://",
+    loop: LoopControl | None = None,
+    resume: bool = False,
+    limit: int | None = None,
+    strict: bool = False,
+    most: int = MOST_EVENTS,
+    window: int = WINDOW,
+    tenant: str = "default",
+    progress: Progress = lambda phase, done, total: None,
+) -> ReplaySummary:
+    """Feed the traces of a log into cases of a definition: a trace's name is its case's id.
+
+    `resume`: go on with what an earlier run has taken, which is an error otherwise; `limit`: the first cases of the log
+    alone; `strict`: refuse a log that has activities without a meaning, rather than pass them over and count them;
+    `most`: events that may be held in memory; `window`: steps that may be under way at once.
+
+    Raises `SettingsError` for a definition or a log that cannot be replayed, `CaseExistsError` when cases of the log are
+    there already, `LimitError` when the log is larger than `most`, and what the traces and the store raise.
+    """
+    own = loop or ChoreographyLoopControl()
+    told = LogLoopControl(own, _told(definition))
+    hub = CaseHub(definition, loop=told, store=store, clock=LogClock(), tenant=tenant, seed=0, resume=False)
+    began = time.perf_counter()
+    script = write_script(
+        hub.structures[definition.name],
+        traces if limit is None else islice(traces, limit),
+        read=lambda number: progress("reading", number, None),
+        most=most,
+    )
+    if strict:
+        strictly(script)
+    summary = ReplaySummary(definition=definition.name, events=script.events, unmapped=dict(script.unmapped))
+    summary.seconds_reading = time.perf_counter() - began
+    async with hub:
+        ours = await _counted(hub.log, CaseStarted, tenant, definition.name)
+        _check(script, await _counted(hub.log, CaseStarted, tenant), ours, resume=resume)
+        if resume:
+            script.go_on(await _counted(hub.log, ActivityRecorded, tenant, definition.name))
+            summary.skipped = script.skipped
+        with _few_collections():
+            await _feed(hub, script, ours, window, progress, summary)
+        await _look_around(hub.log, script, tenant, summary)
+    return summary
+
+
+@contextmanager
+def _few_collections() -> Iterator[None]:
+    """Let the cycle collector look less often: what a feed makes by the thousand is in no cycles."""
+    before = gc.get_threshold()
+    gc.set_threshold(max(COLLECT_EVERY, before[0]) if before[0] else 0, *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+
+
+async def _feed(
+    hub: CaseHub, script: Script, started: Container[str], window: int, progress: Progress, summary: ReplaySummary
+) -> None:
+    began, total = time.perf_counter(), len(script.steps)
+    for tenant, case in await hub.store.active():  # cut off in the middle of work
+        if tenant == hub.tenant and case in script.cases:
+            await (await hub.pump(case)).until(settled)
+    timers = [
+        timer
+        for timer in await hub.store.due(_LAST, limit=_ALL)
+        if timer.tenant == hub.tenant and timer.case in script.cases
+    ]
+    fed = await Feed(hub, script, started, lambda number: progress("feeding", number, total), window).run(timers)
+    summary.seconds = time.perf_counter() - began
+    if script.steps:
+        summary.first, summary.last = script.steps[0].at, script.steps[-1].at
+    summary.fed, summary.started = fed.events, fed.started
+    summary.signals, summary.results, summary.timers = fed.signals, fed.results, fed.timers
+    summary.refused, summary.refusals = fed.refused, fed.refusals
+    summary.out_of_order, summary.disorders = fed.out_of_order, fed.disorders
+
+
+def _told(definition: CaseDefinition) -> frozenset[str]:
+    """The bindings that the log tells of."""
+    workers = {each.worker for each in definition.activities if each.worker}
+    return frozenset(b.name for b in definition.bindings if any(worker.name in workers for worker in b.workers))
+
+
+def _check(script: Script, started: Mapping[str, int], ours: Mapping[str, int], *, resume: bool) -> None:
+    """Raise when cases of the log are there and are not meant to be, or are of another definition."""
+    there = [case for case in script.cases if case in started]
+    foreign = [case for case in there if case not in ours]
+    if foreign:
+        raise CaseExistsError(
+            f"{len(foreign):,} cases of the log are cases of another definition in this store, {foreign[0]!r} among them; "
+            "replay into another database"
+        )
+    if there and not resume:
+        raise CaseExistsError(
+            f"{len(there):,} of the {len(script.cases):,} cases of the log are in this store, {there[0]!r} among them; "
+            "go on with a replay that was cut off by resuming it (--resume), or replay into another database"
+        )
+
+
+async def _counted(
+    log: EventLog, kind: type[CaseStarted] | type[ActivityRecorded], tenant: str, definition: str | None = None
+) -> Mapping[str, int]:
+    return await log.count(EventQuery(types=(kind.name,), tenant=tenant, definition=definition), by="case")
+
+
+async def _look_around(log: EventLog, script: Script, tenant: str, summary: ReplaySummary) -> None:
+    """What the cases of the log have come to."""
+    cases, name = script.cases.keys(), script.structure.name
+    statuses: Counter[str] = Counter()
+    after: CaseId | None = None
+    while page := await log.cases(CaseQuery(tenant=tenant, definition=name, after=after, limit=_PAGE)):
+        statuses.update(str(each.status) for each in page if each.case in cases)
+        after = page[-1].case
+    summary.cases, summary.by_status = statuses.total(), dict(sorted(statuses.items()))
+    summary.flagged = {
+        fact: sorted(cases & await _having(log, script.structure, fact, tenant))
+        for fact in script.structure.definition.flags
+    }
+
+
+async def _having(log: EventLog, structure: Structure, fact: str, tenant: str) -> set[str]:
+    """The cases in which a worker has written a fact."""
+    found: set[str] = set()
+    for binding in structure.writers(fact):
+        after = 0
+        while page := await log.query(
+            EventQuery(
+                types=(ContextChanged.name,),
+                tenant=tenant,
+                definition=structure.name,
+                binding=binding.name,
+                after=after,
+                limit=_PAGE,
+            )
+        ):
+            found.update(each.case for each in page if isinstance(each, ContextChanged) and fact in each.facts)
+            after = page[-1].seq
+    return found
