@@ -31,8 +31,9 @@ class Bus:
     often something was committed that was not.
     """
 
-    def __init__(self, log: EventLog, capacity: int = CAPACITY) -> None:
+    def __init__(self, log: EventLog, capacity: int = CAPACITY, tenant: str = "default") -> None:
         self.log = log
+        self.tenant = tenant
         self.position = 0
         self.closed = False
         self.gaps = 0
@@ -76,7 +77,7 @@ class Bus:
         self._wake()
 
     def subscribe(self, *kinds: type[E], case: CaseId | None = None, after: int | None = None) -> Subscription[E]:
-        """A subscription to events of these classes and their subclasses, of one case or all.
+        """A subscription to events of these classes and their subclasses (none: to every event), of one case or all.
 
         `after`: a global position to go on behind; None means from here on.
         """
@@ -128,7 +129,7 @@ class Subscription(Generic[E]):
     def __init__(self, bus: Bus, kinds: Sequence[type[E]], case: CaseId | None, after: int) -> None:
         self.position = after
         self._bus = bus
-        self._kinds = tuple(kinds)
+        self._kinds = tuple(kinds) or (Event,)
         self._case = case
         self._seen = after  # everything up to this global position has been looked at
         self._cursor: int | None = None  # the next turn of the ring, once on it
@@ -199,11 +200,13 @@ class Subscription(Generic[E]):
         bus = self._bus
         oldest = bus.ring[0].envelope.seq if bus.ring else bus.position + 1
         if self._seen < oldest - 1:
-            async with aclosing(bus.log.tail(self._seen)) as batches:
+            end = bus.position
+            async with aclosing(bus.log.tail(self._seen, bus.tenant)) as batches:
                 async for events in batches:
                     self._look(events)
                     if self._ready:
                         return
+            self._seen = max(self._seen, end)  # the last of it may be another tenant's
         oldest = bus.ring[0].envelope.seq if bus.ring else bus.position + 1
         if self._seen >= oldest - 1:
             self._cursor = bus.end if self._seen >= bus.position else bus.first

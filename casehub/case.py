@@ -18,6 +18,7 @@ from casehub.errors import (
     CaseStalledError,
     FactError,
     InputRefusedError,
+    LimitError,
     did_you_mean,
 )
 from casehub.events import CaseId, ContextChanged, Event, WorkerScheduled
@@ -36,6 +37,8 @@ Wait = Literal["turn", "first_wave", "quiescent"]
 
 class Cases(Protocol):
     """What a handle needs of its hub."""
+
+    tenant: str
 
     @property
     def runtime(self) -> Runtime: ...
@@ -92,7 +95,7 @@ class Case:
     def log(self) -> CaseLog:
         """The history of this case, typed. Queries `across="definition"` need `hub.log` or a case's own view."""
         runtime = self._hub.runtime
-        return CaseLog(runtime.store.log, self.id, "", now=runtime.clock.now())
+        return CaseLog(runtime.store.log, self.id, "", self._hub.tenant, now=runtime.clock.now())
 
     def facts(self, name: str) -> FactHistory:
         """One fact through time: its history, and the chain of causes that led to it."""
@@ -357,7 +360,10 @@ def _brought(structure: Structure, facts: Mapping[str, Any]) -> dict[str, Plain]
         kind = structure.brought.get(name)
         if kind is None and (structure.definition.strict or name not in structure.types):
             raise _unheard(structure, name)
-        plain[name] = (kind or structure.types[name]).accept(value, f"fact {name!r}")
+        try:
+            plain[name] = (kind or structure.types[name]).accept(value, f"fact {name!r}")
+        except (FactError, LimitError) as error:
+            raise InputRefusedError(str(error)) from None
     return plain
 
 

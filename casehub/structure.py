@@ -14,7 +14,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from casehub.binding import Binding, Worker
 from casehub.definition import CaseDefinition
-from casehub.errors import FactError, InputRefusedError, Problem, did_you_mean
+from casehub.errors import FactError, InputRefusedError, LimitError, Problem, did_you_mean
 from casehub.events import Event
 from casehub.goals import Goal, GoalExpression, Milestone
 from casehub.sentry import Present, Sentry
@@ -256,7 +256,7 @@ def _without_functions(binding: Binding) -> str:
 def started_with(structure: Structure, facts: Mapping[str, Any]) -> dict[str, Plain]:
     """The facts that a case starts with, made plain, an inputs model's defaults among them.
 
-    Raises `InputRefusedError` for a missing or an unknown one, `FactError` for one that does not fit its type.
+    Raises `InputRefusedError` for a missing or an unknown one, and for one that does not fit its type.
     """
     for name in facts:
         if name not in structure.inputs and not (not structure.definition.strict and name in structure.types):
@@ -283,4 +283,7 @@ def started_with(structure: Structure, facts: Mapping[str, Any]) -> dict[str, Pl
         raise InputRefusedError(
             f"definition {structure.name!r} needs the input {', '.join(map(repr, missing))}; give it to start"
         )
-    return {name: structure.types[name].accept(value, f"input {name!r}") for name, value in given.items()}
+    try:
+        return {name: structure.types[name].accept(value, f"input {name!r}") for name, value in given.items()}
+    except (FactError, LimitError) as error:
+        raise InputRefusedError(str(error)) from None

@@ -5,7 +5,8 @@ Only bindings that something happened to are judged again: a change costs what i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from casehub.binding import Binding
@@ -71,9 +72,12 @@ def holds(sentry: Sentry, state: CaseState, subject: str) -> bool:
 
 
 class Agenda:
-    """The eligible bindings of one case, kept up to date by its events."""
+    """The eligible bindings of one case, kept up to date by its events.
 
-    __slots__ = ("_dirty", "_structure", "eligible")
+    `eligible`: by name; beside it they are kept in order of declaration, so that asking for them sorts nothing.
+    """
+
+    __slots__ = ("_dirty", "_ordered", "_places", "_structure", "eligible")
 
     def __init__(self, structure: Structure, state: CaseState) -> None:
         self._structure = structure
@@ -82,6 +86,8 @@ class Agenda:
             for binding in structure.readers.get(fact, ()):
                 self._dirty[binding.name] = binding
         self.eligible: dict[str, Binding] = {}
+        self._places: list[int] = []
+        self._ordered: list[Binding] = []
 
     def observe(self, event: Event) -> None:
         """Note which bindings an event may have changed the answer for."""
@@ -102,7 +108,7 @@ class Agenda:
                     dirty[binding.name] = binding
 
     def _scheduled(self, event: WorkerScheduled) -> None:
-        self.eligible.pop(event.binding, None)
+        self._remove(event.binding)
 
     def _settled(self, event: WorkerExecutionFinished) -> None:
         self._touch(event.binding)
@@ -121,21 +127,25 @@ class Agenda:
         if binding is not None:
             self._dirty[name] = binding
 
-    def refresh(self, state: CaseState) -> list[Binding]:
-        """The eligible bindings, in order of declaration. Raises `GuardError`."""
-        eligible = self.eligible
+    def refresh(self, state: CaseState) -> Sequence[Binding]:
+        """The eligible bindings, in order of declaration, until the next event. Raises `GuardError`."""
         if self._dirty:
             for name, binding in self._dirty.items():
-                if judge(state, binding) is Verdict.ELIGIBLE:
-                    eligible[name] = binding
-                else:
-                    eligible.pop(name, None)
+                if judge(state, binding) is not Verdict.ELIGIBLE:
+                    self._remove(name)
+                elif name not in self.eligible:
+                    self.eligible[name] = binding
+                    place = self._structure.order[name]
+                    at = bisect_left(self._places, place)
+                    self._places.insert(at, place)
+                    self._ordered.insert(at, binding)
             self._dirty.clear()
-        found = list(eligible.values())
-        if len(found) > 1:
-            order = self._structure.order
-            found.sort(key=lambda binding: order[binding.name])
-        return found
+        return self._ordered
+
+    def _remove(self, name: str) -> None:
+        if self.eligible.pop(name, None) is not None:
+            at = bisect_left(self._places, self._structure.order[name])
+            del self._places[at], self._ordered[at]
 
 
 _OBSERVERS: dict[type[Event], Callable[[Agenda, Any], None]] = {

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import anyio
@@ -91,7 +92,7 @@ class Attempt:
                     self._alarm = self._wheel.alarm(seconds, self._expire)
                     if execution is not None:
                         execution.deadline = self._alarm.at
-                        execution.beat = lambda: self._beat(seconds)
+                        execution.beat = partial(self._beat, execution, seconds)
                 result.value = await executor.run(
                     self.worker.function, self._arguments(resources, view, execution), is_async=self.worker.is_async
                 )
@@ -140,6 +141,7 @@ class Attempt:
         if self._scope is not None:
             self._scope.cancel()
 
-    def _beat(self, seconds: float) -> None:
+    def _beat(self, execution: WorkerExecution, seconds: float) -> None:
         if self._alarm is not None:
             self._wheel.move(self._alarm, seconds)
+            execution.deadline = self._alarm.at

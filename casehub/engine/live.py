@@ -226,10 +226,10 @@ class LiveCase:
         eligible = self.agenda.refresh(state)
         if self.loop.immediate:
             if eligible:
-                self._fire(self._ask(eligible))
+                self._fire(self._ask(list(eligible)))
         elif self.deliberations.due(state, eligible):
             self._record(self.deliberations.start(state, eligible))
-            self.deliberations.question = Question(self.view(), eligible, stamps_of(state, eligible))
+            self.deliberations.question = Question(self.view(), list(eligible), stamps_of(state, eligible))
         if not state.activations and not state.deliberating:
             self._quiescent(bool(self.agenda.eligible))
         elif state.status is CaseStatus.WAITING:

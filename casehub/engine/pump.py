@@ -21,7 +21,7 @@ from casehub.durations import duration
 from casehub.engine.deliberation import deliberate
 from casehub.engine.executor import Attempt
 from casehub.engine.live import LiveCase
-from casehub.engine.recovery import commit, reload, repeated, sort_out
+from casehub.engine.recovery import back_off, commit, reload, repeated, sort_out
 from casehub.engine.runtime import Runtime, Ticket
 from casehub.envelope import subtypes
 from casehub.errors import CaseHubError, LimitError
@@ -204,14 +204,21 @@ class Pump:
         while True:
             work, begun = [*begun], ()
             while self.inbox:
-                work += await self._round()
+                self._start_apart(work)  # what one round starts does not wait for the next
+                if self.inbox[0].setbacks:
+                    await back_off(self.inbox[0], self.runtime)
+                work = await self._round()
                 if time.perf_counter() - began > SLICE:
                     await asyncio.sleep(0)
                     began = time.perf_counter()
             if self.runtime.draining:
                 self._leave(work)
-            for other in work[1:]:
-                self.runtime.spawn(self._work_apart, other)
+            if len(work) > 1:
+                self._start_apart(work[1:])
+                await asyncio.sleep(0)  # they begin before the first of them goes on
+                if self.inbox:
+                    begun = work[:1]
+                    continue
             if not work:
                 self._give_role_up()
                 self._idle(self)
@@ -225,6 +232,10 @@ class Pump:
             if self.pumping:
                 return
             self.take_role()
+
+    def _start_apart(self, work: Sequence[Work]) -> None:
+        for each in work:
+            self.runtime.spawn(self._work_apart, each)
 
     def _leave(self, work: list[Work]) -> None:
         """Start nothing: the log has it as started, and who opens the store next runs it."""

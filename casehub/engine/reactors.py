@@ -99,9 +99,10 @@ def take_timer(state: CaseState, structure: Structure, event: TimerFired) -> Ite
 
 
 def _activate(state: CaseState, milestone: Milestone) -> Iterator[Event]:
-    yield MilestoneActivated(milestone=milestone.name)
+    # The timer first: a milestone that is reached as soon as it is active cancels it.
     if milestone.sla is not None and state.changed_at is not None:
         yield TimerSet(timer=TimerId(f"sla:{milestone.name}"), due=state.changed_at + milestone.sla)
+    yield MilestoneActivated(milestone=milestone.name)
 
 
 def _reach(state: CaseState, milestone: Milestone) -> Iterator[Event]:

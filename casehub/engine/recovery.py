@@ -14,9 +14,9 @@ import structlog
 from casehub.engine.live import LiveCase, restore
 from casehub.engine.runtime import Runtime, Ticket
 from casehub.envelope import Envelope, Event
-from casehub.errors import LimitError, StoreError, StoreUnavailableError
-from casehub.inputs import Returned
-from casehub.spi import CommitResult, Committed, Duplicate, TooLarge, Turn
+from casehub.errors import CaseHubError, FactError, LimitError, StoreError, StoreUnavailableError
+from casehub.inputs import Deliberated, Input, Returned
+from casehub.spi import CommitResult, Committed, Duplicate, Refused, TooLarge, Turn
 
 log = structlog.get_logger("casehub.engine")
 
@@ -75,13 +75,8 @@ def sort_out(
             done.append((ticket, turn))
         elif isinstance(result, Duplicate):
             done.append((ticket, repeated(live, result.seq)))
-        elif isinstance(result, TooLarge):
-            error = LimitError(
-                f"{result.event} of {result.size:,} bytes is larger than the {result.limit:,} that the store takes; "
-                "keep the value elsewhere and write a reference to it"
-            )
-            if isinstance(ticket.input, Returned):
-                ticket.input.value, ticket.input.error = None, error
+        elif isinstance(result, TooLarge | Refused):
+            if _failing(ticket.input, error := _said_no(result)):
                 again.append(ticket)
             else:
                 ticket.refuse(error)
@@ -89,8 +84,37 @@ def sort_out(
             ticket.refuse(StoreError(f"case {live.state.id!r} is written by somebody else; one hub alone may own it"))
         else:
             ticket.conflicts += result is not None
+            ticket.setbacks += result is None
             again.append(ticket)
     return done, again
+
+
+def _said_no(result: TooLarge | Refused) -> CaseHubError:
+    """Why the store will never write a turn."""
+    if isinstance(result, Refused):
+        return FactError(f"{result.event} cannot be written: {result.reason}")
+    return LimitError(
+        f"{result.event} of {result.size:,} bytes is larger than the {result.limit:,} that the store takes; "
+        "keep the value elsewhere and write a reference to it"
+    )
+
+
+def _failing(input: Input, error: CaseHubError) -> bool:
+    """Make a failure of an answer that cannot be written; whether it is an answer that something waits for."""
+    if isinstance(input, Returned):
+        input.value, input.error = None, error
+    elif isinstance(input, Deliberated):
+        input.chosen, input.writes, input.rationale, input.error = (), (), "", error
+    else:
+        return False
+    return True
+
+
+async def back_off(ticket: Ticket, runtime: Runtime) -> None:
+    """Before an input is taken again: at once the first time, then after growing waits."""
+    if ticket.setbacks > 1:
+        wait = min(0.05 * 2 ** min(ticket.setbacks, 20), PATIENCE)
+        await runtime.clock.sleep_until(runtime.clock.monotonic() + wait)
 
 
 def repeated(live: LiveCase, seq: int) -> Turn:

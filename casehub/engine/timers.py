@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Awaitable, Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import anyio
+import structlog
 
+from casehub.errors import StoreUnavailableError
 from casehub.events import CaseId, TimerId
 from casehub.spi import CaseStore, Clock, DueTimer
 
@@ -21,18 +23,29 @@ HORIZON = 30.0
 BATCH = 100
 """Durable timers that are posted at once."""
 
+SPARE = 100
+"""Alarms that were called off and may lie about."""
+
+AGAIN = timedelta(seconds=1)
+"""When to look again at a store that is away."""
+
+log = structlog.get_logger("casehub.engine")
+
 
 class Alarm:
     """A call at a time of the monotonic clock, unless it is moved or called off."""
 
-    __slots__ = ("at", "call")
+    __slots__ = ("_wheel", "at", "call")
 
-    def __init__(self, at: float, call: Callable[[], None]) -> None:
+    def __init__(self, at: float, call: Callable[[], None], wheel: TimerWheel) -> None:
         self.at = at
         self.call: Callable[[], None] | None = call
+        self._wheel = wheel
 
     def cancel(self) -> None:
-        self.call = None
+        if self.call is not None:
+            self.call = None
+            self._wheel.called_off()
 
 
 class TimerWheel:
@@ -48,6 +61,7 @@ class TimerWheel:
         self.asleep_until = 0.0
         self._store = store
         self._alarms: list[tuple[float, int, Alarm]] = []
+        self._idle_alarms = 0
         self._count = 0
         self._next: datetime | None = None
         self._changed = anyio.Event()
@@ -55,9 +69,17 @@ class TimerWheel:
 
     def alarm(self, seconds: float, call: Callable[[], None]) -> Alarm:
         """Call something after a span of the monotonic clock."""
-        alarm = Alarm(self.clock.monotonic() + seconds, call)
+        alarm = Alarm(self.clock.monotonic() + seconds, call, self)
         self._push(alarm)
         return alarm
+
+    def called_off(self) -> None:
+        """An alarm was called off; when most are, they are cleared away, however far off they were."""
+        self._idle_alarms += 1
+        if self._idle_alarms > SPARE and 2 * self._idle_alarms > len(self._alarms):
+            self._alarms = [entry for entry in self._alarms if entry[2].call is not None]
+            heapq.heapify(self._alarms)
+            self._idle_alarms = 0
 
     def move(self, alarm: Alarm, seconds: float) -> None:
         """Let an alarm go off that long from now instead."""
@@ -82,10 +104,14 @@ class TimerWheel:
 
     async def run(self, due: Callable[[DueTimer], Awaitable[None]]) -> None:
         """Turn until cancelled; `due` is called with each durable timer that has come due."""
-        self._next = await self._store.next_due()
+        self._next = self.clock.now()
         while True:
             self._changed = anyio.Event()
-            await self._fire(due)
+            try:
+                await self._fire(due)
+            except StoreUnavailableError as error:
+                log.warning("store.unavailable", again_in=AGAIN.total_seconds(), reason=str(error))
+                self._next = self.clock.now() + AGAIN
             upcoming = self.next()
             now = self.clock.monotonic()
             if upcoming is not None and upcoming <= now:
@@ -106,20 +132,26 @@ class TimerWheel:
         while self._alarms and self._alarms[0][0] <= now:
             _, _, alarm = heapq.heappop(self._alarms)
             if alarm.call is None:
-                continue
-            if alarm.at > now:
+                self._idle_alarms -= 1
+            elif alarm.at > now:
                 self._push(alarm)
-                continue
-            alarm.call()
+            else:
+                ring, alarm.call = alarm.call, None
+                ring()
         wall = self.clock.now()
         if self._next is None or self._next > wall:
             return
         due = await self._store.due(wall, BATCH + len(self._posted))
         fresh = [timer for timer in due if (timer.tenant, timer.case, timer.timer) not in self._posted]
         for timer in fresh:
-            self._posted.add((timer.tenant, timer.case, timer.timer))
+            entry = (timer.tenant, timer.case, timer.timer)
+            self._posted.add(entry)
+            try:
+                await call(timer)
+            except StoreUnavailableError:
+                self._posted.discard(entry)
+                raise
             self.fired += 1
-            await call(timer)
         if not fresh:
             # What is due has been posted and waits for its turn; what was set meanwhile has been noted.
             self._next = None

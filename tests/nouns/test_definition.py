@@ -13,7 +13,6 @@ from typing_extensions import TypedDict  # pydantic asks for this one before Pyt
 
 from casehub import (
     CaseDefinition,
-    FactError,
     InputRefusedError,
     OnOutcome,
     Refire,
@@ -247,7 +246,7 @@ def test_starting_refuses_facts_that_workers_write() -> None:
 
 
 def test_an_input_of_the_wrong_type_is_refused() -> None:
-    with pytest.raises(FactError, match="input 'amount'"):
+    with pytest.raises(InputRefusedError, match="input 'amount'"):
         started(reading(), amount="five")
 
 
