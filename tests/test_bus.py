@@ -28,6 +28,7 @@ from casehub.events import (
 from casehub.lifecycle import CaseStatus
 from casehub.query import EventLog
 from casehub.spi import Turn
+from casehub.testing.buses import BusContract, MakeBus
 
 
 class Stream:
@@ -393,3 +394,11 @@ async def test_the_status_of_a_case_is_a_topic_like_any_other(stream: Stream) ->
     with stream.bus.subscribe(CaseStatusChanged) as events:
         await stream.commit(CaseStatusChanged(before=CaseStatus.RUNNING, after=CaseStatus.WAITING), goal())
         assert at_hand(events) == [1]
+
+
+class TestBus(BusContract):
+    """The bus keeps the contract that it states for others."""
+
+    @pytest.fixture
+    def make_bus(self) -> MakeBus:
+        return Bus

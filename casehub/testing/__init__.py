@@ -2,7 +2,8 @@
 
 kit        `CaseTestKit`: a hub in memory on a virtual clock, with scripted workers
 loops      `LoopControlContract`: what every loop control must keep to
-stores     what every store must keep to
+stores     `StoreContract`: what every store must keep to (in a module of its own, as it needs pytest)
+buses      `BusContract`: the same for buses
 """
 
 from __future__ import annotations
