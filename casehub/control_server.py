@@ -174,6 +174,7 @@ class ControlServer:
         for scope in self._waiting:
             scope.cancel()
         if self._waiting:
+            self._quiet = anyio.Event()
             with anyio.move_on_after(FAREWELL):
                 await self._quiet.wait()
 
@@ -229,13 +230,19 @@ class ControlServer:
         scope = anyio.CancelScope()
         self._waiting.add(scope)
         try:
+            if self._closing:
+                await _refuse(
+                    lines, number, HubClosedError("the worker process is stopping; ask again when it is back")
+                )
+                return
             with scope:
-                if self._closing:
-                    scope.cancel()
                 await self._call(lines, number, request, stepped)
             if scope.cancelled_caught:
+                error = HubClosedError(
+                    "the worker process is stopping; what was asked may have been done: look at the case"
+                )
                 with anyio.move_on_after(FAREWELL):
-                    await _refuse(lines, number, HubClosedError("the worker process is stopping"))
+                    await _refuse(lines, number, error)
         except ConnectionError:
             pass  # who asked has gone
         finally:

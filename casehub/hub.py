@@ -123,7 +123,7 @@ class CaseHub:
         if self._runtime is not None:
             raise HubClosedError("a hub is entered once; make another one")
         async with AsyncExitStack() as opening:
-            bus = Bus(self.store.log)
+            bus = Bus(self.store.log, tenant=self.tenant)
             await self.store.open(bus.publish)
             opening.push_async_callback(self.store.close)
             bus.position = await self.store.log.position()
@@ -310,7 +310,7 @@ class CaseHub:
     def on(
         self, *kinds: type[Any], case: str | None = None, durable: str | None = None
     ) -> Callable[[Handler[Any]], Handler[Any]]:
-        """Call a function for each event of these classes and their subclasses, in order, after it is committed.
+        """Call a function for each event of these classes and their subclasses (none: all), in order, once committed.
 
         Live by default: from when the hub is entered. With `durable="name"` the position is kept under that name, and
         the function hears everything at least once, over restarts. One that raises is called again (three times in
@@ -329,6 +329,8 @@ class CaseHub:
         return subscribe
 
     @overload
+    def watch(self, *, case: str | None = None, after: int | None = None) -> Subscription[Event]: ...
+    @overload
     def watch(
         self, kind: type[E], other: type[E2], /, *, case: str | None = None, after: int | None = None
     ) -> Subscription[E | E2]: ...
@@ -339,7 +341,7 @@ class CaseHub:
     @overload
     def watch(self, *kinds: type[E], case: str | None = None, after: int | None = None) -> Subscription[E]: ...
     def watch(self, *kinds: type[Any], case: str | None = None, after: int | None = None) -> Subscription[Any]:
-        """Events of these classes and their subclasses as an async iterator: `with hub.watch(E) as events:`.
+        """Events of these classes and their subclasses (of none: all) as an async iterator: `with hub.watch(E) as events:`.
 
         `after`: the global position to go on behind, refilled from the log; None means from here on.
         """

@@ -6,7 +6,6 @@ The only place that imports by name, so that an adapter and what it needs are lo
 from __future__ import annotations
 
 import importlib
-import importlib.metadata
 import importlib.util
 import os
 import sys
@@ -132,7 +131,8 @@ def is_there(module: str) -> bool:
 
 def release() -> str:
     """The version of the installed package."""
-    return importlib.metadata.version("casehub")
+    metadata = importlib.import_module("importlib.metadata")  # it takes a while, and few ask
+    return str(metadata.version("casehub"))
 
 
 def _import(module: str, what: str, extra: str) -> Any:

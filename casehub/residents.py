@@ -7,8 +7,9 @@ many others do. What is in memory is a cache of the log: leaving loses nothing.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from typing import Final, TypeVar
 
 import structlog
 
@@ -21,6 +22,7 @@ from casehub.errors import (
     CaseNotFoundError,
     HubClosedError,
     InputRefusedError,
+    StoreUnavailableError,
     did_you_mean,
 )
 from casehub.events import CaseId
@@ -34,6 +36,9 @@ log = structlog.get_logger("casehub.hub")
 
 ENDED: Final = 64
 """Cases that have ended and stay in memory a little longer: somebody is about to ask for their outcome."""
+AGAIN: Final = 1.0
+"""Seconds until the next look at a store that is away."""
+T = TypeVar("T")
 _RESTING = (CaseStatus.WAITING, CaseStatus.SUSPENDED)
 
 
@@ -152,21 +157,32 @@ class Residents:
 
     async def resume(self) -> None:
         """Load every case that was being worked when the store was last left."""
-        for tenant, case in await self._runtime.store.active():
+        for tenant, case in await self._patiently(self._runtime.store.active):
             if tenant != self._tenant:
                 continue
             try:
-                await self.pump(case)
+                await self._patiently(partial(self.pump, case))
             except CaseHubError as error:
                 self.parked[case] = str(error)
                 log.error("case.parked", case=case, reason=str(error))
 
+    async def _patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """What the store answers, however long it is away."""
+        while True:
+            try:
+                return await ask()
+            except StoreUnavailableError as error:
+                log.warning("store.unavailable", again_in=AGAIN, reason=str(error))
+                await self._runtime.clock.sleep_until(self._runtime.clock.monotonic() + AGAIN)
+
     async def timer_due(self, timer: DueTimer) -> None:
-        """Post a timer that has come due to its case."""
+        """Post a timer that has come due to its case. Raises `StoreUnavailableError`."""
         if timer.tenant != self._tenant or (self._asked_only and timer.case not in self._pumps):
             return
         try:
             pump = await self.pump(timer.case)
+        except StoreUnavailableError:
+            raise
         except CaseHubError as error:
             log.error("timer.undeliverable", case=timer.case, timer=timer.timer, reason=str(error))
             return

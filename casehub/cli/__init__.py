@@ -14,6 +14,7 @@ from typing import Final
 
 from cyclopts import App, CycloptsError, Parameter
 from pydantic_core import to_json
+from rich.console import Console
 
 from casehub.cli.slips import usage
 from casehub.cli.text import note, shown
@@ -26,6 +27,7 @@ app = App(
     help="A reactive blackboard engine: start cases, follow them, steer them.",
     version=release,
     help_format="plaintext",
+    console=Console(emoji=False, highlight=False),  # a table of all emojis takes a while to load
     default_parameter=Parameter(negative="", show_default=False),
     help_epilogue="""Begin with:
   casehub up examples.claim:claim

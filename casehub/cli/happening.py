@@ -8,8 +8,10 @@ from typing import Any
 
 from casehub.cli.text import compact
 
+# The headings of a table of events.
 COLUMNS = ("seq", "time", "case", "event", "by", "what")
 WIDTH = 100
+"""Characters of a value."""
 
 
 def told(event: Mapping[str, Any]) -> Sequence[object]:
@@ -45,5 +47,6 @@ def what(body: Mapping[str, Any]) -> str:
     return " ".join(parts)
 
 
+# What only the engine needs, and what needs no name in front of it.
 _SILENT = frozenset({"activation", "stamps", "occurrence", "structure", "before", "as_of", "settled"})
 _PLAIN = frozenset({"binding", "milestone", "goal", "timer", "message", "reason", "after"})

@@ -123,6 +123,8 @@ class Session:
             raise StoreUnavailableError(
                 f"database {path}: there is none; give its path with --db, or make it with 'casehub up APP'"
             )
+        if not path.is_file():
+            raise StoreUnavailableError(f"database {path}: it is no file; give the path of one with --db")
         if not os.access(path, os.R_OK):  # to open and close the file would take SQLite's locks from this process
             raise PermissionError(f"database {path}: this user may not read it; act as the one who runs 'casehub up'")
         store = store_of(self.settings.db, read_only=True)

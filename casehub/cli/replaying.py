@@ -8,6 +8,7 @@ from pathlib import Path
 
 import anyio
 
+from casehub.cli.logs import told
 from casehub.cli.output import Printer, progress
 from casehub.cli.text import note
 from casehub.definition import CaseDefinition
@@ -49,24 +50,11 @@ async def replay_first(hub: CaseHub, path: Path, printer: Printer, asked_to_stop
     if summary is None:
         return False
     if printer.for_people:
-        printer.say(told(path, summary))
+        printer.say(f"{path} is replayed:")
+        printer.table(("", ""), [(f"  {what}", text) for what, text in told(summary)], heading=False)
     else:
         printer.line({"replayed": str(path), **summary.as_dict()})
     return True
-
-
-def told(path: Path, summary: ReplaySummary) -> str:
-    """What a replay came to, in a line."""
-    statuses = ", ".join(f"{count:,} {status}" for status, count in summary.by_status.items()) or "none"
-    parts = [f"{path}: {summary.events:,} events of {summary.cases:,} cases ({statuses})"]
-    if summary.skipped:
-        parts.append(f"{summary.skipped:,} of them taken before")
-    if summary.refused:
-        parts.append(f"{summary.refused:,} refused")
-    for fact, cases in summary.flagged.items():
-        if cases:
-            parts.append(f"{fact}: {', '.join(cases[:5])}{' and more' if len(cases) > 5 else ''}")
-    return "; ".join(parts)
 
 
 def _definition(hub: CaseHub) -> CaseDefinition:

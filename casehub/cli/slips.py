@@ -15,7 +15,10 @@ from casehub.errors import SettingsError, did_you_mean, nearest
 
 
 def usage(error: CycloptsError) -> SettingsError:
-    """What the parser found wrong, and the page that helps."""
+    """What the parser found wrong, and the page that helps.
+
+    What has no words here keeps the parser's own: a value of the wrong type, a choice that is none.
+    """
     chain = [*(error.command_chain or ())]
     if isinstance(error, UnknownCommandError):
         text = _unknown_command(error)
@@ -33,12 +36,14 @@ def usage(error: CycloptsError) -> SettingsError:
 
 
 def _unknown_command(error: UnknownCommandError) -> str:
+    """A command or a group that there is not; `error.app` is the one that was asked for it."""
     word = (error.unused_tokens or [""])[0]
     known = [name for name in error.app or App() if not name.startswith("-")]
     return f"there is no command {word!r}; {did_you_mean(word, known)}"
 
 
 def _unknown_option(error: UnknownOptionError) -> str:
+    """An option that the command does not have; short ones are no guess for a long one."""
     word = (error.token.keyword or error.token.value).partition("=")[0]
     known = [name for argument in error.argument_collection if argument.parse for name in argument.names]
     options = sorted(name for name in known if name.startswith("--"))

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Annotated, Any
 
-import anyio.to_thread
 from cyclopts import App, Parameter
 
 from casehub.case import Case
@@ -75,13 +74,16 @@ async def start_case(
         name = _name(definition, at)
         if at.remote and limit is not None and not wait:
             raise SettingsError("--timeout is how long --wait waits; give both")
-        if step:
-            case = await _started(at, name, id, facts, session.by, step=True)
-            await _step_through(at, case)
-        else:
-            case = await _started(at, name, id, facts, session.by)
-            if wait or not at.remote:
+        case = await _started(at, name, id, facts, session.by, step=step)
+        try:
+            if step:
+                await _step_through(at, case)
+            elif wait or not at.remote:
                 await _wait(at, case, limit, to_end=wait)
+        except asyncio.CancelledError:
+            goes_on = "the worker process goes on with it" if at.remote else "'casehub up' goes on with it"
+            note(f"case {case.id} is left where it is; {goes_on}")
+            raise
         record = await at.record(case.id)
     if wait or step or not at.remote or not session.printer.for_people:
         show(session.printer, record)
@@ -107,7 +109,7 @@ def _name(definition: str, at: Desk) -> str:
 
 
 async def _started(
-    at: Desk, name: str, id: str | None, facts: Mapping[str, Any], by: str, *, step: bool = False
+    at: Desk, name: str, id: str | None, facts: Mapping[str, Any], by: str, *, step: bool
 ) -> Case | RemoteCase:
     try:
         with meant(facts):
@@ -135,10 +137,6 @@ async def _wait(at: Desk, case: Case | RemoteCase, limit: timedelta | None, *, t
             f"case {case.id!r} was not done after {time.monotonic() - began:.1f}s; {goes_on}: "
             f"'{at.session.hint(f'case explain {case.id}')}' says why"
         ) from None
-    except asyncio.CancelledError:
-        goes_on = "the worker process goes on with it" if at.remote else "'casehub up' goes on with it"
-        note(f"case {case.id} is left where it is; {goes_on}")
-        raise
     except (CaseStalledError, CaseFaultedError, CaseCancelledError):
         pass  # it is shown first
 
@@ -158,7 +156,7 @@ async def _step_through(at: Desk, case: Case | RemoteCase) -> None:
             printer.table(("", ""), _step_rows(step), heading=False)
         else:
             printer.line({"step": number, **step})
-        if asks and not await anyio.to_thread.run_sync(_next_one, abandon_on_cancel=True):
+        if asks and not (await case.status()).ended and not await _next_one():
             await at.let_run(case)
             return
 
@@ -177,9 +175,16 @@ def _step_rows(step: Mapping[str, Any]) -> Sequence[Sequence[object]]:
     return rows
 
 
-def _next_one() -> bool:
-    """Ask for the next step; whether it is wanted."""
+async def _next_one() -> bool:
+    """Ask at the terminal for the next step; whether it is wanted."""
     note("Enter: the next decision; q: let it run")
+    typed = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    loop.add_reader(sys.stdin, typed.set)  # no thread: one that waits for a line would hold up the end of the process
+    try:
+        await typed.wait()
+    finally:
+        loop.remove_reader(sys.stdin)
     return not (sys.stdin.readline() or "q").strip().lower().startswith("q")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sqlite3
 from pathlib import Path
 
@@ -257,11 +256,42 @@ def test_a_path_that_is_too_long_for_a_socket_is_refused_before_anything_is_made
     assert list((program.folder / deep).iterdir()) == []
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_a_database_of_somebody_else_is_not_allowed(program: Program) -> None:
+def test_a_database_of_somebody_else_is_not_allowed(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
     start(program, "claim", "c", "document=Ada")
-    program.database.chmod(0)
-    assert program.inside("case", "list").code == 5
+    monkeypatch.setattr("casehub.cli.options.os.access", lambda path, mode: False)  # root may read everything
+    result = program.inside("case", "list")
+    assert (result.code, result.err.startswith("error: database casehub.db: this user may not read it")) == (5, True)
+
+
+def test_a_case_can_be_tried_without_a_database(program: Program) -> None:
+    result = program.inside("case", "start", "stories:claim", "document=Ada", "--db", "memory://", "-o", "json")
+    assert (result.code, result.json["status"]) == (0, "COMPLETED")
+    assert list(program.folder.iterdir()) == []
+
+
+def test_what_to_work_with_can_be_a_setting(program: Program) -> None:
+    (program.folder / "casehub.toml").write_text('app = "stories:everything"\ndb = "mine.db"\nby = "user:ada"\n')
+    result = program.inside("case", "start", "claim", "document=Ada", "--id", "c")
+    assert result.code == 0, result.err
+    assert (program.folder / "mine.db").exists()
+    assert program.inside("events", "list", "--limit", "1", "-o", "ndjson").lines[0]["by"] == "user:ada"
+    told = {check["subject"]: check["text"] for check in program.inside("doctor", "-o", "json").json["items"]}
+    assert told["setting db"].startswith("'sqlite:///mine.db' from casehub.toml")
+    assert told["app"] == "stories:everything: claim, payment, stuck, held, deaf"
+
+
+def test_a_hub_with_a_database_of_its_own_keeps_it(program: Program) -> None:
+    (program.folder / "own.py").write_text(
+        "from casehub import CaseHub\nfrom stories import claim\nhub = CaseHub(claim, store='sqlite:///own.db')\n"
+    )
+    refused = program.inside("case", "start", "own:hub", "document=Ada")
+    assert (refused.code, "own.db; give --db own.db" in refused.err) == (2, True)
+    assert program.inside("case", "start", "own:hub", "document=Ada", "--db", "own.db").code == 0
+    assert program.inside("case", "list", "--db", "own.db", "-o", "json").json["items"][0]["status"] == "COMPLETED"
+    loop = program.inside("up", "own:hub", "--loop", "stories:number")
+    assert (loop.code, "which has its own" in loop.err) == (2, True)
+    conflict = program.inside("up", "own:hub", "--db", "other.db")
+    assert (conflict.code, "has its own database, own.db" in conflict.err) == (2, True)
 
 
 def test_common_options_may_stand_before_the_command(program: Program) -> None:

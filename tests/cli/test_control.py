@@ -277,3 +277,41 @@ async def test_what_the_block_raises_comes_out_as_it_is() -> None:
             with pytest.raises(CaseNotFoundError):
                 async with listening(hub, folder / "hub.sock"):
                     await hub.case("nobody").status()
+
+
+async def test_one_connection_too_many_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("casehub.control_server.MAX_CONNECTIONS", 1)
+    async with served(definition()) as (_, path), connect(path) as first:
+        with pytest.raises(LimitError, match="close one"):
+            async with connect(path):
+                pass
+        assert await first.info()
+
+
+async def test_an_answer_that_is_too_long_is_an_error_and_no_end() -> None:
+    notes = CaseDefinition("notes", external={f"note{number}": str for number in range(5)})
+    async with served(notes) as (_, path), connect(path) as client:
+        case = await client.start("notes")
+        for number in range(5):
+            await case.signal({f"note{number}": "x" * 1_000_000})
+        with pytest.raises(LimitError, match="more than the control socket takes"):
+            await case.context()
+        with pytest.raises(LimitError):
+            await case.signal({f"note{number}": "y" * 1_000_000 for number in range(5)})
+        assert await case.status() == "WAITING"
+
+
+async def test_many_requests_of_one_connection_are_under_way_at_once() -> None:
+    async with served(definition()) as (hub, path):
+        case = await hub.start("payment", amount=1.0)
+        reader, writer = await asyncio.open_unix_connection(path)
+        await reader.readline()
+        asked = {"verb": "completed", "arguments": {"case": case.id}}
+        signal = {"id": 9, "verb": "signal", "arguments": {"case": case.id, "facts": {"approved": True}}}
+        for number in range(3):
+            writer.write(json.dumps({"id": number, **asked}).encode() + b"\n")
+        writer.write(json.dumps(signal).encode() + b"\n")
+        answers = [json.loads(await reader.readline()) for _ in range(4)]
+        assert {answer["id"] for answer in answers} == {0, 1, 2, 9}
+        assert all(answer["result"] is None for answer in answers)
+        writer.close()

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from tests.cli.program import Gate, Program
+from tests.cli.program import ROOT, Gate, Program
 
 
 def test_a_signal_lets_running_workers_finish_and_then_ends_the_process(program: Program) -> None:
@@ -22,6 +22,8 @@ def test_a_signal_lets_running_workers_finish_and_then_ends_the_process(program:
         watching.stdout.read()  # streams are closed first
         watching.stdout.close()
         assert watching.wait(20) == 7
+        refused = program.inside("case", "cancel", "h")  # it listens on, to say so
+        assert (refused.code, refused.err) == (7, "error: the worker process is stopping; ask again when it is back\n")
         worker.answer("a hole")
         assert up.process.wait(20) == 0
         assert "stopped" in up.errors
@@ -30,6 +32,7 @@ def test_a_signal_lets_running_workers_finish_and_then_ends_the_process(program:
     assert not (program.folder / "casehub.db.sock").exists()
 
 
+@pytest.mark.slow
 def test_workers_that_do_not_finish_in_time_are_called_off_and_run_again(program: Program) -> None:
     with Gate(program.gate) as gate:
         with program.up("stories:held", "--drain-timeout", "100ms") as up:
@@ -53,13 +56,14 @@ def test_workers_that_do_not_finish_in_time_are_called_off_and_run_again(program
     assert len({event["body"]["activation"] for event in attempts}) == 1
 
 
+@pytest.mark.slow
 def test_a_worker_that_cannot_be_called_off_is_left_behind(program: Program) -> None:
     with Gate(program.gate) as gate, program.up("stories:deaf", "--drain-timeout", "100ms") as up:
         program.inside("case", "start", "deaf", "--fact", "task=dig", "--id", "d")
         gate.next()
         began = time.monotonic()
         assert up.stop() == 0
-        assert time.monotonic() - began < 5  # 0.1 s for workers and 1 s for the rest, on a slow machine
+        assert time.monotonic() - began < 15  # 0.1 s for workers and 1 s for the rest; without a limit it would not end
 
 
 def test_a_second_signal_ends_it_at_once(program: Program) -> None:
@@ -73,7 +77,7 @@ def test_a_second_signal_ends_it_at_once(program: Program) -> None:
         assert worker.gone()
 
 
-@pytest.mark.chaos
+@pytest.mark.slow
 def test_a_killed_process_loses_nothing_and_the_next_one_goes_on(program: Program) -> None:
     with Gate(program.gate) as gate:
         with program.up("stories:everything") as up:
@@ -91,6 +95,43 @@ def test_a_killed_process_loses_nothing_and_the_next_one_goes_on(program: Progra
             assert (result.code, result.json["status"]) == (0, "COMPLETED")
             assert up.stop() == 0
         assert program.inside("case", "show", "h", "-o", "json").json["status"] == "COMPLETED"
+
+
+def test_a_log_is_replayed_before_the_work_begins_and_only_once(program: Program) -> None:
+    log = str(ROOT / "examples" / "expenses.xes")
+    words = ("examples.expenses:declaration", "--replay", log, "-o", "json")
+    with program.up(*words) as up:
+        first, banner = map(json.loads, up.banner.splitlines())
+        assert (first["replayed"], first["skipped"]) == (log, 0)
+        assert first["events"] == first["fed"] > 0
+        assert banner["definitions"] == ["declaration"]
+        assert up.stop() == 0
+    with program.up(*words) as up:
+        again = json.loads(up.banner.splitlines()[0])
+        assert (again["skipped"], again["fed"], again["cases"]) == (first["events"], 0, first["cases"])
+        assert up.stop() == 0
+
+
+def test_a_reader_that_has_seen_enough_ends_it_quietly(program: Program) -> None:
+    program.inside("case", "start", "stories:claim", "document=Ada")
+    listing = program.begin("events", "list", "-o", "ndjson")
+    assert listing.stdout is not None
+    listing.stdout.close()
+    assert listing.wait(20) == 0
+    assert (program.folder / "errors").read_text() == ""
+
+
+def test_an_interrupted_wait_leaves_the_case_where_it_is(program: Program) -> None:
+    with Gate(program.gate) as gate:
+        starting = program.begin("case", "start", "stories:held", "task=dig", "--id", "h")
+        gate.next()
+        starting.send_signal(signal.SIGINT)
+        assert starting.wait(20) == 130
+        assert starting.stdout is not None
+        assert starting.stdout.read() == ""
+        starting.stdout.close()
+    assert (program.folder / "errors").read_text() == "case h is left where it is; 'casehub up' goes on with it\n"
+    assert program.inside("case", "show", "h", "-o", "json").json["status"] == "RUNNING"
 
 
 def test_help_is_quick_and_loads_no_more_than_it_needs(program: Program) -> None:

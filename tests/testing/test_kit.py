@@ -6,6 +6,7 @@ import asyncio
 import os
 import socket
 import subprocess
+import threading
 import time
 from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass
@@ -327,8 +328,7 @@ async def test_settling_waits_for_sync_workers_in_their_threads() -> None:
 
     @loan.worker(writes="risk")
     def score(applicant: str) -> float:
-        time.sleep(0.05)  # of the machine: that is what is waited for
-        return 0.5
+        return sum(range(1_000_000)) * 0.0
 
     async with CaseTestKit(loan) as kit:
         cases = [await kit.start(loan, applicant="Ada") for _ in range(3)]
@@ -364,16 +364,19 @@ async def test_what_never_comes_to_rest_is_reported(monkeypatch: pytest.MonkeyPa
 async def test_a_sync_worker_that_waits_for_the_test_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("casehub.testing.kit.PATIENCE", 0.01)
     loan = CaseDefinition("loan", goal="risk")
+    released = threading.Event()
 
     @loan.worker(writes="risk")
     def score(applicant: str) -> float:
-        time.sleep(0.2)
+        released.wait()
         return 0.5
 
     async with CaseTestKit(loan) as kit:
-        await kit.start(loan, applicant="Ada")
+        case = await kit.start(loan, applicant="Ada")
         with pytest.raises(AssertionError, match=r"sync workers still run after 0\.01 s: score"):
             await kit.settle()
+        released.set()
+        assert await case.completed()
 
 
 async def test_subscribers_have_heard_everything_when_the_kit_has_settled() -> None:
