@@ -151,7 +151,7 @@ async def run(plan: Plan) -> Sequence[Table]:
     runs: dict[tuple[str, str], Run] = {
         (name, f"{number} sub"): partial(peer, number) for number in SUBSCRIBERS for name, peer in peers.items()
     }
-    samples = await interleaved(plan, runs, probe=1, most=500)
+    samples = await interleaved(plan, runs, probe=1, most=2_000)
     return [
         table_of(
             "W1", "deliveries in a second of CPU time", "/s", "more", AWAITS, samples, lambda each: each.per_cpu_second

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from datetime import datetime
 from functools import lru_cache
-from typing import Any, Final, Protocol, get_origin, get_type_hints, is_typeddict
+from typing import Any, Final, Protocol, get_origin, get_type_hints
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
@@ -98,8 +98,8 @@ def transition_of(event: LoggedEvent) -> str:
     return str(event.attributes.get(TRANSITION, COMPLETE)).casefold()
 
 
-def recorded(event: LoggedEvent) -> ActivityRecorded:
-    """The logged event as it goes into the case's own log."""
+def recorded(event: LoggedEvent, by: str = "") -> ActivityRecorded:
+    """The logged event as it goes into the case's own log; without `by` it is by the one who did it there."""
     attributes = {
         key: value.isoformat() if isinstance(value, datetime) else value for key, value in event.attributes.items()
     }
@@ -109,7 +109,7 @@ def recorded(event: LoggedEvent) -> ActivityRecorded:
         resource=event.resource,
         role=event.role,
         attributes=attributes,
-        by=f"user:{event.resource}" if event.resource else "user",
+        by=by or (f"user:{event.resource}" if event.resource else "user"),
     )
 
 
@@ -149,7 +149,9 @@ class Filling:
         self._adapter: TypeAdapter[Any] | None = None
         self._known: dict[tuple[str, ...], dict[str, str]] = {}
         origin = get_origin(kind) or kind
-        if isinstance(origin, type) and (is_dataclass(origin) or issubclass(origin, BaseModel) or is_typeddict(origin)):
+        if isinstance(origin, type) and (
+            is_dataclass(origin) or issubclass(origin, BaseModel) or hasattr(origin, "__required_keys__")
+        ):
             self._fields = tuple(_fields(origin))
             self._adapter = TypeAdapter(kind)
         elif kind is not Any and kind is not object and not (isinstance(origin, type) and issubclass(origin, Mapping)):
@@ -207,5 +209,5 @@ def _fields(kind: type) -> Iterator[tuple[str, bool]]:
             if each.init:
                 yield each.name, each.default is MISSING and each.default_factory is MISSING
     else:
-        required: frozenset[str] = getattr(kind, "__required_keys__", frozenset())
+        required: frozenset[str] = getattr(kind, "__required_keys__", frozenset())  # a TypedDict
         yield from ((name, name in required) for name in get_type_hints(kind))

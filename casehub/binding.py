@@ -90,7 +90,7 @@ class Binding:
             for worker in self.workers:
                 if worker.name == name:
                     return worker
-        return self.workers[0]
+        return self.worker
 
     @property
     def priority(self) -> int:

@@ -119,5 +119,7 @@ def subtypes(kind: type[Event]) -> list[type[Event]]:
     """A class of events and all its subclasses, which is the topic that it names."""
     found = [kind]
     for sub in kind.__subclasses__():
-        found.extend(subtypes(sub))
+        # `dataclass(slots=True)` makes a second class; until it is collected, the first is a subclass nobody can name.
+        if EVENT_TYPES.get(sub.name) is sub:
+            found.extend(subtypes(sub))
     return found

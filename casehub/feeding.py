@@ -131,7 +131,7 @@ class Feed:
         self._lanes: dict[CaseId, _Lane] = {}
         self._bulk: list[tuple[_Lane, Item]] = []
         self._sent = 0  # bulks that are under way
-        self._done: deque[_Sent | _Lane] = deque()
+        self._done: deque[_Sent | _Lane | Exception] = deque()
         self._wake: asyncio.Future[None] | None = None
         self._unfit: dict[int, str] = {}  # steps by number, and why their case could make nothing of them
         self._timers: dict[CaseId, dict[TimerId, datetime]] = {}
@@ -178,6 +178,8 @@ class Feed:
         """Do the next thing there is to do: look at what is done, send a bulk, or wait."""
         if self._done:
             done = self._done.popleft()
+            if isinstance(done, Exception):
+                raise done
             if isinstance(done, _Lane):
                 self._free(done)
             else:
@@ -196,7 +198,7 @@ class Feed:
         for lane, item in bulk:
             _, _, step = item
             lane.under_way = True
-            if isinstance(step, Step) and step.place == 0 and lane.case not in self._started:
+            if isinstance(step, Step) and step.place == 0 and lane.pump is None and lane.case not in self._started:
                 sent.append((lane, item, self._begin(lane, step)))
             if lane.pump is None:
                 lane.pump = await self._hub.pump(lane.case)
@@ -206,9 +208,13 @@ class Feed:
         self._hub.runtime.spawn(self._deliver, sent)
 
     async def _deliver(self, sent: _Sent) -> None:
-        await take_together([entry for _, _, entry in sent], self._hub.runtime, _ready)
-        self._sent -= 1
-        self._note(sent)
+        try:
+            await take_together([entry for _, _, entry in sent], self._hub.runtime, _ready)
+        except Exception as error:  # of a store that cannot go on: the feed ends with it
+            self._note(error)
+        else:
+            self._sent -= 1
+            self._note(sent)
 
     def _begin(self, lane: _Lane, step: Step) -> Entry:
         structure = self._script.structure
@@ -222,13 +228,13 @@ class Feed:
     def _input(self, step: Step) -> Input:
         """What a step is for its case; only the activity as it was logged, where the definition can make nothing of it."""
         event, meaning = step.event, step.meaning
-        note = recorded(event)
+        note = recorded(event, f"worker:{meaning.worker}" if meaning.worker else "")
         if step.number in self._unfit:
             return Write(notes=(note,), at=step.at, reason=self._unfit.pop(step.number))
         try:
             value = meaning.value(event)
             if meaning.signal:
-                facts = {meaning.signal: meaning.kind.accept(value, f"fact {meaning.signal!r}")}
+                facts = {meaning.signal: meaning.plain(value, f"fact {meaning.signal!r}")}
                 return Write(signals=(meaning.signal,), facts=facts, notes=(note,), by=note.by, at=step.at)
         except Exception as error:  # value= is the user's, and a log may hold anything
             known = isinstance(error, CaseHubError)
@@ -241,7 +247,7 @@ class Feed:
 
     # ---- and back
 
-    def _note(self, done: _Sent | _Lane) -> None:
+    def _note(self, done: _Sent | _Lane | Exception) -> None:
         self._done.append(done)
         if self._wake is not None and not self._wake.done():
             self._wake.set_result(None)

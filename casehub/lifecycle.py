@@ -112,7 +112,7 @@ def allows(transitions: Mapping[S, frozenset[S]], before: S, after: S) -> bool:
 
 
 def check_case(
-    case: str, verb: str, before: CaseStatus, after: CaseStatus, among: Collection[CaseStatus] = CaseStatus
+    case: str, verb: str, before: CaseStatus, after: CaseStatus, among: Collection[CaseStatus] = tuple(CaseStatus)
 ) -> None:
     """Raise unless `verb`, which is for cases in a status `among` these, may take the case from `before` to `after`.
 
@@ -124,7 +124,5 @@ def check_case(
         raise CaseEndedError(
             f"case {case!r} cannot {verb}: it is {before}, a terminal status; start a new case instead"
         )
-    froms = " or ".join(
-        status for status in among if allows(CASE_TRANSITIONS, status, after) and status != "STARTING"
-    )
+    froms = " or ".join(status for status in among if allows(CASE_TRANSITIONS, status, after) and status != "STARTING")
     raise IllegalTransitionError(f"case {case!r} cannot {verb}: it is {before}, and only a case that is {froms} can")

@@ -165,10 +165,22 @@ class CaseLog:
         """The cases that started last, latest first."""
         statuses = (status,) if isinstance(status, CaseStatus) else tuple(status)
         asked = CaseQuery(
-            tenant=self.tenant, definition=None if across == "all" else self.definition, statuses=statuses, limit=last
+            tenant=self.tenant,
+            definition=None if across == "all" else self._across("definition"),
+            statuses=statuses,
+            limit=last,
         )
         self.asked.append(asked)
         return await self.log.cases(asked)
+
+    def _across(self, across: Across) -> str | None:
+        if across != "definition":
+            return None
+        if not self.definition:
+            raise SettingsError(
+                "the log of a handle knows its case's id alone; ask hub.log with definition=, or say across='all'"
+            )
+        return self.definition
 
     def _query(
         self, kinds: Sequence[type[Event]], across: Across, binding: str | None, worker: str | None, by: str | None,
@@ -186,7 +198,7 @@ class CaseLog:
             types=concrete(kinds or (Event,)),
             tenant=self.tenant,
             case=self.case if across == "case" else None,
-            definition=self.definition if across == "definition" else None,
+            definition=self._across(across),
             binding=binding,
             worker=worker,
             by=by,

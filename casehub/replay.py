@@ -118,6 +118,8 @@ async def replay(
     if strict:
         strictly(script)
     summary = ReplaySummary(definition=definition.name, events=script.events, unmapped=dict(script.unmapped))
+    if script.steps:
+        summary.first, summary.last = script.steps[0].at, script.steps[-1].at
     summary.seconds_reading = time.perf_counter() - began
     async with hub:
         ours = await _counted(hub.log, CaseStarted, tenant, definition.name)
@@ -156,8 +158,6 @@ async def _feed(
     ]
     fed = await Feed(hub, script, started, lambda number: progress("feeding", number, total), window).run(timers)
     summary.seconds = time.perf_counter() - began
-    if script.steps:
-        summary.first, summary.last = script.steps[0].at, script.steps[-1].at
     summary.fed, summary.started = fed.events, fed.started
     summary.signals, summary.results, summary.timers = fed.signals, fed.results, fed.timers
     summary.refused, summary.refusals = fed.refused, fed.refusals

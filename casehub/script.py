@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,9 +14,9 @@ from casehub.activities import Activity, Filling, LoggedEvent, LoggedTrace, Valu
 from casehub.envelope import is_case_id
 from casehub.errors import LimitError, SettingsError, did_you_mean
 from casehub.structure import Structure
-from casehub.values import FactType
+from casehub.values import FactType, Plain
 
-MOST_EVENTS: Final = 2_000_000
+MOST_EVENTS: Final = 1_000_000
 """Most events of one replay: they are held in memory to put them in order, about 2 KiB each."""
 TOLD_EVERY: Final = 1_000
 """Events between two calls of the progress callback."""
@@ -25,12 +24,15 @@ TOLD_EVERY: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """What an activity means for cases of one structure: a signal of this kind, or the result of a binding's worker."""
+    """What an activity means for cases of one structure: a signal, or the result of a binding's worker.
+
+    `value` makes it of an event; `plain` makes a signal's value plain.
+    """
 
     label: str
     value: Value
+    plain: Callable[[object, str], Plain] = FactType().accept
     signal: str = ""
-    kind: FactType = FactType()
     binding: str = ""
     worker: str = ""
 
@@ -130,7 +132,7 @@ def case_of(name: str) -> str:
     """The id of a case that a log calls so: its name, with `%2F` and the like for what an id cannot hold."""
     if is_case_id(name):
         return name
-    return re.sub(r"[^\w .:;,+()\[\]#&=!*~-]|%", lambda found: quote(found.group(), safe=""), name) or "%20"
+    return "".join(c if is_case_id(c) and c != "%" else quote(c, safe="") for c in name) or "unnamed"
 
 
 def meanings_of(structure: Structure) -> dict[tuple[str, str], Meaning]:
@@ -148,8 +150,9 @@ def _meaning(structure: Structure, activity: Activity) -> Meaning:
     subject = f"activity {activity.label!r}"
     if activity.signal:
         kind = structure.brought[activity.signal]
-        value = activity.value or Filling(kind.annotation, subject)
-        return Meaning(activity.label, value, signal=activity.signal, kind=kind)
+        if activity.value is None:
+            return Meaning(activity.label, Filling(kind.annotation, subject), kind.normalise, activity.signal)
+        return Meaning(activity.label, activity.value, kind.accept, activity.signal)
     binding = next(each for each in structure.bindings.values() if any(w.name == activity.worker for w in each.workers))
     worker = binding.worker_named(activity.worker)
     result: Value = activity.value or _nothing

@@ -11,6 +11,7 @@ import anyio
 import structlog
 
 from casehub.bus import Bus
+from casehub.errors import StoreUnavailableError
 from casehub.events import CaseId, Event
 from casehub.spi import CaseStore
 
@@ -49,10 +50,17 @@ class Subscriber(Generic[E]):
                             raise
                         await self._again(event, error)
                     if self.durable is not None and event.version % KEEP_EVERY == 0:
-                        await store.bookmark(self.durable, event.seq, tenant=tenant)
-                if self.durable is not None:
-                    await store.bookmark(self.durable, batch[-1].seq, tenant=tenant)
+                        await self._keep(store, event.seq, tenant)
+                await self._keep(store, batch[-1].seq, tenant)
         self.ended.set()
+
+    async def _keep(self, store: CaseStore, seq: int, tenant: str) -> None:
+        """Keep the position. Where the store is away it is kept later, and what lies between is heard again at worst."""
+        if self.durable is not None:
+            try:
+                await store.bookmark(self.durable, seq, tenant=tenant)
+            except StoreUnavailableError as error:
+                log.warning("subscriber.position_not_kept", subscriber=self.durable, seq=seq, reason=str(error))
 
     async def _again(self, event: E, error: BaseException) -> None:
         """Give an event to a handler that raised once more, and once more; then go on without it."""

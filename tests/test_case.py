@@ -557,9 +557,9 @@ async def test_a_handles_log_reaches_all_cases_and_says_that_it_does_not_know_it
         await case.signal(count=1)
         await other.signal(count=1)
         assert await case.log.count(SignalReceived, by="case", across="all") == {case.id: 1, other.id: 1}
-        with pytest.raises(SettingsError, match="ask hub.log with definition=, or say across='all'"):
+        with pytest.raises(SettingsError, match=r"ask hub.log with definition=, or say across='all'"):
             await case.log.count(SignalReceived, across="definition")
-        with pytest.raises(SettingsError, match="ask hub.log with definition="):
+        with pytest.raises(SettingsError, match=r"ask hub.log with definition="):
             await case.log.cases()
 
 

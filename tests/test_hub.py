@@ -788,6 +788,30 @@ async def test_draining_past_its_limit_leaves_the_rest_for_the_next_hub() -> Non
 # ---- what must not spread
 
 
+async def test_a_hub_of_a_tenant_sees_its_own_cases_alone() -> None:
+    store, definition = Kept(), waiting()
+    async with CaseHub(definition, store=store, tenant="acme") as hub:
+        case = await hub.start(definition, case_id="x", note=1)
+        assert len(await case.log.query(CaseStarted)) == 1
+        assert [fact.value for fact in await case.facts("note").history()] == [1]
+        assert (await hub.cases())[0].tenant == "acme"
+        with hub.watch(Event, after=0) as events:
+            assert (await anext(events)).name == "CASE_STARTED"
+    async with CaseHub(definition, store=store, tenant="other") as hub:
+        await idle()
+        assert await hub.cases() == []
+        with pytest.raises(CaseNotFoundError):
+            await hub.case("x").status()
+        await hub.start(definition, case_id="x")  # ids are a tenant's own
+    async with CaseHub(definition, store=store, tenant="acme") as hub:
+        with hub.watch(CaseStarted, after=0) as events:
+            assert (await anext(events)).tenant == "acme"
+            looking = asyncio.ensure_future(anext(events))
+            await idle()
+            await hub.start(definition, case_id="y")
+            assert (await looking).case == "y"  # what another tenant wrote in between is passed over
+
+
 async def test_a_case_that_faults_disturbs_no_other() -> None:
     d = CaseDefinition("d", goal="b", signals=["a"])
 

@@ -99,14 +99,12 @@ async def test_a_position_is_good_over_a_restart() -> None:
     async with CaseHub(chain, store=store) as hub:
         with hub.watch(Event) as events:
             await run(hub)
-            for _ in range(5):
-                seen.append((await anext(events)).seq)
+            seen += [(await anext(events)).seq for _ in range(5)]
         position = events.position
     async with CaseHub(chain, store=store) as hub:
         await run(hub)
         with hub.watch(Event, after=position) as events:
-            for _ in range(await hub.log.position() - position):
-                seen.append((await anext(events)).seq)
+            seen += [(await anext(events)).seq for _ in range(await hub.log.position() - position)]
         assert seen == list(range(1, await hub.log.position() + 1))
 
 
@@ -412,6 +410,7 @@ async def test_nothing_is_shown_before_it_is_committed() -> None:
         with hub.watch(ContextChanged) as events:
             store.before = lambda turns: gate.wait()
             signalling = asyncio.create_task(case.signal(note=1))
+            await idle()
             looking = asyncio.create_task(case.context())
             await idle()
             assert events.behind == 0

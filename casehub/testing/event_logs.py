@@ -243,6 +243,14 @@ class EventLogContract:
                 assert newest == GoalReached(goal=str(number), version=number)
                 assert await store.log.count(self.asked(GoalReached)) == {"": number}
 
+    async def test_a_question_that_is_asked_again_sees_bindings_that_are_new(self, store: CaseStore) -> None:
+        writing = Writing("c1")
+        async with opened(store):
+            for number in range(1, 11):
+                await committed(store, writing.turn(ContextChanged(facts={}, binding=f"b{number}")))
+                counts = await store.log.count(self.asked(ContextChanged, definition="claim"), "binding")
+                assert dict(counts) == {f"b{n}": 1 for n in range(1, number + 1)}
+
     async def test_a_log_of_many_events_is_asked_as_one_of_few(self, store: CaseStore) -> None:
         cases = [Writing(f"c{number}", definition=f"d{number % 2}") for number in range(50)]
         async with opened(store):

@@ -7,10 +7,12 @@ import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from casehub.adapters import sqlite_group, sqlite_writer
@@ -73,77 +75,85 @@ def started(*cases: str) -> list[Turn]:
     return [Writing(case).turn(CaseStarted()) for case in cases]
 
 
-@contextmanager
-def held_writer(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[threading.Event, list[int]]]:
-    """The writer waits before each group until the event is set; gives it and the sizes of the groups so far."""
-    go, sizes = threading.Event(), list[int]()
-    write = _Database.write
+@dataclass
+class Held:
+    """A writer that waits before each group. `go`: let it go on; `taken`: it has a group; `sizes`: of the groups so far."""
 
-    def held(self: _Database, group: Sequence[Request]) -> None:
-        sizes.append(len(group))
-        assert go.wait(30)
+    go: threading.Event = field(default_factory=threading.Event)
+    taken: asyncio.Event = field(default_factory=asyncio.Event)
+    sizes: list[int] = field(default_factory=list)
+
+
+@contextmanager
+def held_writer(monkeypatch: pytest.MonkeyPatch) -> Iterator[Held]:
+    held, loop, write = Held(), asyncio.get_running_loop(), _Database.write
+
+    def waiting(self: _Database, group: Sequence[Request]) -> None:
+        held.sizes.append(len(group))
+        loop.call_soon_threadsafe(held.taken.set)
+        assert held.go.wait(30)
         write(self, group)
 
-    monkeypatch.setattr(_Database, "write", held)
+    monkeypatch.setattr(_Database, "write", waiting)
     try:
-        yield go, sizes
+        yield held
     finally:
-        go.set()
+        held.go.set()
 
 
 # ---- groups
 
 
 async def test_all_that_waits_is_committed_as_one_group(store: SQLiteStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    with held_writer(monkeypatch) as (go, sizes):
+    with held_writer(monkeypatch) as held:
         async with opened(store) as published:
             tasks = [asyncio.ensure_future(store.commit([turn])) for turn in started(*(f"c{n}" for n in range(50)))]
             await asyncio.sleep(0)
-            go.set()
+            held.go.set()
             results = await asyncio.gather(*tasks)
             assert [result for (result,) in results] == [Committed(seq) for seq in range(1, 51)]
             assert len(published) == 50
-    assert sum(sizes) == 50
-    assert len(sizes) <= 2  # what the writer took before all were there, and the rest
+    assert sum(held.sizes) == 50
+    assert len(held.sizes) <= 2  # what the writer took before all were there, and the rest
 
 
 async def test_a_group_is_bounded(store: SQLiteStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite_writer, "GROUP_EVENTS", 10)
-    with held_writer(monkeypatch) as (go, sizes):
+    with held_writer(monkeypatch) as held:
         async with opened(store):
             turns = [Writing(f"c{n}").turn(*(GoalReached(goal="a") for _ in range(4))) for n in range(30)]
             tasks = [asyncio.ensure_future(store.commit([turn])) for turn in turns]
             await asyncio.sleep(0)
-            go.set()
+            held.go.set()
             await asyncio.gather(*tasks)
-    assert sum(sizes) == 30
-    assert max(sizes) == 3
+    assert sum(held.sizes) == 30
+    assert max(held.sizes) == 3
 
 
 async def test_the_loop_hears_of_a_group_once(store: SQLiteStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    with held_writer(monkeypatch) as (go, sizes):
+    with held_writer(monkeypatch) as held:
         heard: list[int] = []
         await store.open(lambda turns: heard.append(len(turns)))
         try:
             tasks = [asyncio.ensure_future(store.commit([turn])) for turn in started(*(f"c{n}" for n in range(20)))]
             await asyncio.sleep(0)
-            go.set()
+            held.go.set()
             await asyncio.gather(*tasks)
         finally:
             await store.close()
-    assert heard == sizes
+    assert heard == held.sizes
 
 
 async def test_one_request_that_cannot_be_written_fails_no_other_of_its_group(
     store: SQLiteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with held_writer(monkeypatch) as (go, _):
+    with held_writer(monkeypatch) as held:
         async with opened(store) as published:
             turns = started("a", "b", "bad", "c")
             turns[2].envelope.turn = 2**70  # wider than SQLite's integers
             tasks = [asyncio.ensure_future(store.commit([turn])) for turn in turns]
             await asyncio.sleep(0)
-            go.set()
+            held.go.set()
             results = await asyncio.gather(*tasks, return_exceptions=True)
             assert [type(result) for result in results] == [list, list, StoreError, list]
             assert "OverflowError" in str(results[2])
@@ -338,18 +348,17 @@ async def test_closing_writes_what_is_queued_and_leaves_one_file_and_its_lock(
     store: SQLiteStore, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     threads = set(threading.enumerate())
-    with held_writer(monkeypatch) as (go, sizes):
+    with held_writer(monkeypatch) as held:
         await store.open(lambda turns: None)
         tasks = [asyncio.ensure_future(store.commit([turn])) for turn in started("a")]
-        while not sizes:  # the writer has taken the first
-            await asyncio.sleep(0)
+        await held.taken.wait()
         tasks += [asyncio.ensure_future(store.commit([turn])) for turn in started("b", "c")]
         await asyncio.sleep(0)
         closing_ = asyncio.ensure_future(store.close())
         await asyncio.sleep(0)
-        go.set()
+        held.go.set()
         await closing_
-        assert sizes == [1, 2]
+        assert held.sizes == [1, 2]
         assert [result for (result,) in await asyncio.gather(*tasks)] == [Committed(1), Committed(2), Committed(3)]
     assert set(threading.enumerate()) == threads
     assert files(path) == ["cases.db", "cases.db.lock"]
@@ -362,19 +371,31 @@ async def test_a_cancelled_close_closes_all_the_same(
     store: SQLiteStore, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     threads = set(threading.enumerate())
-    with held_writer(monkeypatch) as (go, _):
+    with held_writer(monkeypatch) as held:
         await store.open(lambda turns: None)
         await store.position()
         commit = asyncio.ensure_future(store.commit(started("a")))
         await asyncio.sleep(0)
         closing_ = asyncio.ensure_future(store.close())
-        for _ in range(3):
+        for _ in range(20):  # also when it waits for the writer already
             await asyncio.sleep(0)
             closing_.cancel()
-        go.set()
+        held.go.set()
         with pytest.raises(asyncio.CancelledError):
             await closing_
         assert list(await commit) == [Committed(1)]
+    assert set(threading.enumerate()) == threads
+    assert files(path) == ["cases.db", "cases.db.lock"]
+
+
+async def test_a_close_in_a_cancelled_scope_closes_all(store: SQLiteStore, path: Path) -> None:
+    threads = set(threading.enumerate())
+    await store.open(lambda turns: None)
+    await committed(store, *started("a"))
+    assert await store.position() == 1
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        await store.close()
     assert set(threading.enumerate()) == threads
     assert files(path) == ["cases.db", "cases.db.lock"]
 
