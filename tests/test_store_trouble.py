@@ -311,3 +311,25 @@ async def test_what_was_committed_is_good_for_whoever_opens_the_store_next() -> 
 def test_answers_of_a_store_are_values() -> None:
     assert Committed(5) == Committed(5)
     assert Conflict(1) != Conflict(2)
+
+
+async def test_a_store_that_refuses_a_batch_whole_stops_no_other_case() -> None:
+    runs: list[int] = []
+    definition = counted(runs)
+    store = Kept()
+    async with CaseHub(definition, store=store) as hub:
+        one, other = await hub.start(definition), await hub.start(definition)
+
+        def refuse(turns: Sequence[Turn]) -> None:
+            if turns[0].envelope.case == one.id:
+                raise StoreError("that cannot be written")
+
+        store.before = refuse
+        with pytest.raises(FactError, match="that cannot be written"):
+            await one.signal(a=1)
+        await other.signal(a=2)
+        await other.completed()
+        store.before = None
+        assert "a" not in await one.context()
+        await one.kill()
+    assert runs == [2]

@@ -36,6 +36,9 @@ async def commit(turns: Sequence[Turn], runtime: Runtime) -> Sequence[CommitResu
         runtime.failures += 1
         log.error("store.unavailable", case=turns[0].envelope.case, turns=len(turns), reason=str(error))
         return None
+    except StoreError as error:
+        runtime.failures += 1
+        return [Refused(turn.events[0].name, str(error)) for turn in turns]
 
 
 async def reload(live: LiveCase, runtime: Runtime) -> LiveCase:
