@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar, Unpack, get_args, get_origin, is_typeddict, overload
+from typing import Any, TypeVar, Unpack, get_args, get_origin, overload
 
 from casehub.activities import COMPLETE, Activity, Value, activity_of
 from casehub.binding import Binding, Signal, Trigger, Worker
@@ -298,4 +298,4 @@ def _is_async(function: Callable[..., Any]) -> bool:
 
 def _is_mapping(returned: Any) -> bool:
     origin = get_origin(returned) or returned
-    return isinstance(origin, type) and issubclass(origin, Mapping) and not is_typeddict(returned)
+    return isinstance(origin, type) and issubclass(origin, Mapping) and not hasattr(returned, "__required_keys__")

@@ -402,3 +402,17 @@ def test_a_definition_is_looked_up_by_a_key_that_no_metadata_changes() -> None:
     assert structure.definition is d
     assert structure.name == "d"
     assert repr(d) == "CaseDefinition('d')"
+
+
+def test_a_returned_typed_dictionary_is_one_fact_and_not_several() -> None:
+    d = CaseDefinition("d")
+
+    class Bill(TypedDict):
+        total: int
+
+    @d.worker
+    async def price(order: int) -> Bill:
+        return {"total": order}
+
+    (worker,) = d.workers
+    assert (worker.writes, worker.mapping) == (("bill",), False)
