@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import sys
 import warnings
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -29,8 +28,7 @@ from casehub.engine.executor import LocalExecutor
 from casehub.engine.pump import Pump
 from casehub.engine.runtime import Runtime
 from casehub.engine.timers import TimerWheel
-from casehub.engine.watchdog import Watchdog
-from casehub.envelope import is_case_id
+from casehub.envelope import is_case_id, new_case_id
 from casehub.errors import (
     HubClosedError,
     InputRefusedError,
@@ -42,17 +40,12 @@ from casehub.inputs import Start
 from casehub.lifecycle import CaseStatus
 from casehub.lookup import clock_of, store_of
 from casehub.metrics import observe
-from casehub.query import CaseQuery, CaseSummary, EventLog
+from casehub.query import CaseQuery, CaseSummary, EventLog, check_kinds
 from casehub.residents import Residents
 from casehub.spi import CaseStore, Clock, Executor, LoopControl, Volatile
 from casehub.structure import Structure, started_with
 from casehub.subscribers import Handler, Subscriber
 from casehub.validation import build
-
-if sys.version_info >= (3, 14):
-    from uuid import uuid7
-else:
-    from uuid_utils.compat import uuid7
 
 log = structlog.get_logger("casehub.hub")
 E = TypeVar("E", bound=Event)
@@ -61,6 +54,7 @@ E3 = TypeVar("E3", bound=Event)
 
 HAND_ON: Final = 5.0
 """Seconds that subscribers get, when a hub is left in peace, for what has been committed."""
+NOT_OPEN: Final = "the hub is not open: use it inside 'async with CaseHub(...) as hub:'"
 
 Loops = LoopControl | Mapping[str, LoopControl]
 
@@ -71,6 +65,7 @@ class CaseHub:
     - `loop`: the loop control for all definitions, or one by definition name; choreography by default.
     - `store`: a `CaseStore` or its URL (`sqlite:///cases.db`); this process's memory by default.
     - `clock`, `executor`: replacements for the machine's; `seed`: of the jitter of retries.
+    - `tenant`: whose cases these are; a store keeps those of several apart.
     - `resources`: values for openers declared by `definition.resource`, instead of opening them.
     - `resident`: how many cases that wait for somebody stay in memory.
     - `resume=False`: work only the cases that this hub starts or is asked for, not what else is open in the store.
@@ -95,7 +90,7 @@ class CaseHub:
         if len(self.definitions) < len(definitions):
             raise SettingsError("two definitions have the same name; rename one of them")
         self.structures: dict[str, Structure] = {name: build(each) for name, each in self.definitions.items()}
-        self._loops = _loop_of(loop, self.definitions)
+        self._loops = _loops_of(loop, self.definitions)
         self.store: CaseStore = store_of(store) if isinstance(store, str) else store
         self.clock: Clock = clock or clock_of("system")
         self.tenant = tenant
@@ -128,6 +123,7 @@ class CaseHub:
             opening.push_async_callback(self.store.close)
             bus.position = await self.store.log.position()
             resources = await self._open_resources(opening)
+            opening.callback(self._end)  # once nothing runs any more, and before what it used is closed
             group = await opening.enter_async_context(anyio.create_task_group())
             wheel = TimerWheel(self.clock, self.store)
             runtime = Runtime(
@@ -146,9 +142,8 @@ class CaseHub:
             )
             self._group, self._runtime, self._residents = group, runtime, residents
             observe(runtime, residents)
-            watchdog = Watchdog()
-            watchdog.start()
-            opening.callback(watchdog.stop)
+            runtime.watchdog.start()
+            opening.callback(runtime.watchdog.stop)
             group.start_soon(wheel.run, residents.timer_due)
             for subscriber in self._subscribers:
                 group.start_soon(subscriber.run, bus, self.store, self.tenant)
@@ -177,12 +172,7 @@ class CaseHub:
             group.cancel_scope.cancel()
         # What the block raised is its own and passes by the task group; only a cancellation has to go through it.
         passing = (kind, error, trace) if isinstance(error, asyncio.CancelledError) else (None, None, None)
-        try:
-            stopped = await self._stack.__aexit__(*passing)
-        finally:
-            residents.forget()
-            self._group = None
-        if stopped:
+        if await self._stack.__aexit__(*passing):
             raise HubClosedError(
                 "the hub was stopped from within: a task of it ended by a CancelledError that nobody had asked for; "
                 "find what raises it"
@@ -193,6 +183,11 @@ class CaseHub:
             _warn_of(lost)
         return None
 
+    def _end(self) -> None:
+        if self._residents is not None:
+            self._residents.forget()
+        self._group = None
+
     async def drain(self, limit: Duration = "30s") -> bool:
         """Start nothing new, and wait up to `limit` for what runs; whether all of it came to its end.
 
@@ -200,12 +195,8 @@ class CaseHub:
         """
         runtime = self.runtime
         runtime.draining = True
-        with anyio.CancelScope() as scope:
-            alarm = runtime.wheel.alarm(duration(limit).total_seconds(), scope.cancel)
-            try:
-                await self._residents_now.settled()
-            finally:
-                alarm.cancel()
+        with runtime.wheel.limit(duration(limit)) as scope:
+            await self._residents_now.settled()
         return not scope.cancelled_caught
 
     @property
@@ -217,13 +208,13 @@ class CaseHub:
     def runtime(self) -> Runtime:
         """What runs. Raises `HubClosedError` outside of `async with`."""
         if self._runtime is None or self._group is None:
-            raise HubClosedError("the hub is not open: use it inside 'async with CaseHub(...) as hub:'")
+            raise HubClosedError(NOT_OPEN)
         return self._runtime
 
     @property
     def _residents_now(self) -> Residents:
         if self._residents is None or self._group is None:
-            raise HubClosedError("the hub is not open: use it inside 'async with CaseHub(...) as hub:'")
+            raise HubClosedError(NOT_OPEN)
         if asyncio._get_running_loop() is not self._event_loop:
             raise HubClosedError(
                 "the hub is open on another event loop; call it there: asyncio.run_coroutine_threadsafe(..., its_loop)"
@@ -248,7 +239,7 @@ class CaseHub:
         """
         structure = self._structure(definition)
         plain = started_with(structure, facts)
-        case = CaseId(case_id if case_id is not None else str(uuid7()))
+        case = new_case_id() if case_id is None else CaseId(case_id)
         if not is_case_id(case):
             raise InputRefusedError(f"case_id {case!r} is no id; use printable characters other than '/' and '@'")
         await self._residents_now.start(case, structure, Start(facts=plain, by=by), fresh=case_id is None)
@@ -316,6 +307,7 @@ class CaseHub:
         the function hears everything at least once, over restarts. One that raises is called again (three times in
         all); then the event is skipped with an error in the log.
         """
+        check_kinds(kinds)
 
         def subscribe(handler: Handler[Any]) -> Handler[Any]:
             subscriber = Subscriber(kinds, handler, None if case is None else CaseId(case), durable)
@@ -377,7 +369,7 @@ class CaseHub:
         return found
 
 
-def _loop_of(loop: Loops | None, definitions: Mapping[str, CaseDefinition]) -> dict[str, LoopControl]:
+def _loops_of(loop: Loops | None, definitions: Mapping[str, CaseDefinition]) -> dict[str, LoopControl]:
     default = ChoreographyLoopControl()
     if loop is None:
         return dict.fromkeys(definitions, default)
@@ -390,9 +382,8 @@ def _loop_of(loop: Loops | None, definitions: Mapping[str, CaseDefinition]) -> d
 
 
 def _warn_of(cases: Sequence[CaseId]) -> None:
-    if cases:
-        warnings.warn(
-            f"{len(cases)} open case(s) are lost with this hub's memory store, {cases[0]} among them; "
-            "give store='sqlite:///cases.db' to keep them",
-            stacklevel=3,
-        )
+    warnings.warn(
+        f"{len(cases)} open case(s) are lost with this hub's memory store, {cases[0]} among them; "
+        "give store='sqlite:///cases.db' to keep them",
+        stacklevel=3,
+    )

@@ -37,7 +37,16 @@ _COUNTERS: dict[str, tuple[str, str, Reading]] = {
     "casehub.inputs.refused": ("{input}", "Inputs that a case did not take", lambda r, _: _one(r.refused)),
     "casehub.timers.fired": ("{timer}", "Durable timers that came due", lambda r, _: _one(r.wheel.fired)),
     "casehub.bus.gaps": ("{gap}", "Times that subscribers had to go back to the log", lambda r, _: _one(r.bus.gaps)),
-    "casehub.store.failures": ("{failure}", "Commits whose outcome was unknown", lambda r, _: _one(r.failures)),
+    "casehub.loop.blocked": (
+        "{time}",
+        "Times that one piece of code held the event loop up for a second",
+        lambda r, _: _one(r.watchdog.blocked),
+    ),
+    "casehub.store.failures": (
+        "{failure}",
+        "Commits that failed, or whose outcome was unknown",
+        lambda r, _: _one(r.failures),
+    ),
 }
 _GAUGES: dict[str, tuple[str, str, Reading]] = {
     "casehub.cases.resident": ("{case}", "Cases in memory", lambda _, c: _one(c.resident)),

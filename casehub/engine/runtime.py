@@ -13,6 +13,8 @@ import structlog
 
 from casehub.bus import Bus
 from casehub.engine.timers import TimerWheel
+from casehub.engine.watchdog import Watchdog
+from casehub.errors import HubClosedError
 from casehub.inputs import Input
 from casehub.spi import CaseStore, Clock, Executor, Turn
 
@@ -25,7 +27,7 @@ class Runtime:
 
     `resources`: by definition and name; `pumping`, `working`: how many pumps hold their role, how many attempts and
     deliberations run; `scopes`: the backend's class of cancel scopes, which anyio would look up for each attempt;
-    `draining`: nothing new is started; the rest are counts for metrics.
+    `draining`: nothing new is started; `closed`: nothing runs any more; the rest are counts for metrics.
     """
 
     store: CaseStore
@@ -37,6 +39,7 @@ class Runtime:
     chance: random.Random
     scopes: type[anyio.CancelScope]
     resources: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    watchdog: Watchdog = field(default_factory=Watchdog)
     turns: int = 0
     refused: int = 0
     failures: int = 0
@@ -44,6 +47,12 @@ class Runtime:
     pumping: int = 0
     working: int = 0
     draining: bool = False
+    closed: bool = False
+
+    def check_open(self) -> None:
+        """Raise `HubClosedError` once nothing runs any more: whoever comes later would wait for ever."""
+        if self.closed:
+            raise HubClosedError("the hub was left while this was waited for")
 
 
 @dataclass(slots=True)

@@ -1,0 +1,71 @@
+"""Metrics: a metrics SDK reads what a hub counts, and a hub that has been left has nothing to say."""
+
+from __future__ import annotations
+
+import gc
+
+import pytest
+from opentelemetry import metrics
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+
+from casehub import CaseDefinition, CaseHub, EventQuery, Permanent
+from casehub.testing import CaseTestKit
+
+READER = InMemoryMetricReader()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _sdk() -> None:
+    metrics.set_meter_provider(MeterProvider([READER]))  # once a process; other tests measure nothing
+
+
+def figures() -> dict[str, float]:
+    """The newest figures by name, and by name and outcome where there is one."""
+    data = READER.get_metrics_data()
+    found: dict[str, float] = {}
+    for resource in data.resource_metrics if data else ():
+        for scope in resource.scope_metrics:
+            for metric in scope.metrics:
+                for point in metric.data.data_points:
+                    outcome = (point.attributes or {}).get("outcome")
+                    found[f"{metric.name}.{outcome}" if outcome else metric.name] = point.value  # type: ignore[union-attr]
+    return found
+
+
+def halves() -> CaseDefinition:
+    d = CaseDefinition("halves", goal="half", signals=["more"])
+
+    @d.worker(writes="half")
+    async def halve(number: int) -> float:
+        if number % 2:
+            raise Permanent("odd")
+        return number / 2
+
+    return d
+
+
+async def test_what_a_hub_does_shows_in_its_figures() -> None:
+    d = halves()
+    async with CaseTestKit(d) as kit:
+        await (await kit.start(d, number=4)).completed()
+        await kit.start(d, number=5)
+        await kit.settle()
+        with kit.hub.watch():
+            seen = figures()
+        assert seen["casehub.events.published"] == len(await kit.hub.log.query(EventQuery()))
+        assert seen["casehub.attempts.WORKER_EXECUTION_COMPLETED"] == 1
+        assert seen["casehub.attempts.WORKER_EXECUTION_FAILED"] == 1
+        assert seen["casehub.cases.resident"] >= 1
+        assert seen["casehub.subscribers"] >= 1
+        assert seen["casehub.work.running"] == 0
+        assert seen["casehub.inbox.depth"] == 0
+
+
+async def test_a_hub_that_is_gone_has_nothing_to_say() -> None:
+    hub = CaseHub(halves())
+    async with hub:
+        assert "casehub.turns" in figures()
+    del hub
+    gc.collect()
+    assert "casehub.cases.resident" not in figures()
