@@ -10,11 +10,15 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
+import structlog
+
 from benchmarks import w1_bus, w2_quiescence, w3_durable, w4_agenda, w5_log, w8_replay
 from benchmarks.measure import FULL, QUICK, Plan, Skipped, Table
 from benchmarks.report import json_of, text_of
+from benchmarks.targets import verdicts
 
 FOLDER = Path(__file__).parent
+BEGIN, END = "<!-- figures: written by a full run -->", "<!-- end of figures -->"
 
 BENCHMARKS: dict[str, tuple[str, Callable[[Plan], Awaitable[Sequence[Table | Skipped]]]]] = {
     "W1": ("fan-out of the bus", w1_bus.run),
@@ -55,18 +59,31 @@ async def measure(plan: Plan, names: Sequence[str]) -> list[Table | Skipped]:
     return results
 
 
+def written(text: str, tables: Sequence[Table]) -> str:
+    """A page with the figures between its two marks replaced."""
+    before, _, rest = text.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    figures = "\n\n".join([verdicts(tables), *map(text_of, tables)])
+    return f"{before}{BEGIN}\n\n{figures}\n\n{END}{after}"
+
+
 def main() -> None:
     plan, names = parsed(sys.argv[1:])
+    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     began = time.perf_counter()
     results = asyncio.run(measure(plan, names))
     seconds = time.perf_counter() - began
-    written = json.dumps(json_of(plan, results, seconds), indent=1) + "\n"
+    tables = [each for each in results if isinstance(each, Table)]
+    print(f"\n{verdicts(tables)}")
+    data = json.dumps(json_of(plan, results, seconds), indent=1) + "\n"
     folder = FOLDER / "results"
     folder.mkdir(exist_ok=True)
     latest = folder / f"{'quick' if plan.quick else 'full'}-{'-'.join(names)}.json"
-    latest.write_text(written)
-    if not plan.quick and list(names) == list(BENCHMARKS):
-        (FOLDER / "results.json").write_text(written)
+    latest.write_text(data)
+    if not plan.quick and names == list(BENCHMARKS) and len(tables) == len(results):
+        (FOLDER / "results.json").write_text(data)
+        page = FOLDER / "README.md"
+        page.write_text(written(page.read_text(), tables))
     print(f"\n{seconds:.0f} s in all; every round is in {latest.relative_to(FOLDER.parent)}")
 
 

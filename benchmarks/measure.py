@@ -20,7 +20,7 @@ class Plan:
 
     quick: bool = False
     rounds: int = 5
-    seconds: float = 0.6
+    seconds: float = 0.4
 
 
 QUICK = Plan(quick=True, rounds=3, seconds=0.08)

@@ -35,19 +35,16 @@ def text_of(table: Table) -> str:
             shown = "" if ratio is None or peer == table.reference else f" ({figure(ratio)}x)"
             line.append(figure(table.value(peer, column)) + shown)
         lines.append(line)
-    widths = [max(len(line[place]) for line in lines) for place in range(len(lines[0]))]
-    rows = [
-        "| "
-        + " | ".join(
-            cell.ljust(width) if not place else cell.rjust(width)
-            for place, (cell, width) in enumerate(zip(line, widths, strict=True))
-        )
-        + " |"
-        for line in lines
-    ]
-    rule = "|" + "|".join("-" * (width + 1) + ("-" if not place else ":") for place, width in enumerate(widths)) + "|"
     title = f"{table.benchmark} {table.measure} [{table.unit}, {table.better} is better; x: against {table.reference}]"
-    return "\n".join([title, "", rows[0], rule, *rows[1:], *(f"\n{note}" for note in table.notes)])
+    return "\n".join([title, "", padded(lines), *(f"\n{note}" for note in table.notes)])
+
+
+def padded(lines: Sequence[Sequence[str]]) -> str:
+    """A Markdown table that reads well as it is; the first line is its head, the first column stands left."""
+    widths = [max(len(line[place]) for line in lines) for place in range(len(lines[0]))]
+    rows = [[line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])] for line in lines]
+    rule = ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])]
+    return "\n".join(f"| {' | '.join(row)} |" for row in (rows[0], rule, *rows[1:]))
 
 
 def json_of(plan: Plan, results: Sequence[Table | Skipped], seconds: float) -> dict[str, Any]:

@@ -19,6 +19,7 @@ QUEUES = "asyncio.Queue a subscriber"
 BOUNDED = "asyncio.Queue(256) a subscriber"
 ON = "casehub bus, hub.on"
 WATCH = "casehub bus, hub.watch"
+MEASURE = "deliveries in a second of CPU time"
 
 SUBSCRIBERS = (1, 10, 100)
 EVENTS_A_TURN = 4
@@ -152,8 +153,4 @@ async def run(plan: Plan) -> Sequence[Table]:
         (name, f"{number} sub"): partial(peer, number) for number in SUBSCRIBERS for name, peer in peers.items()
     }
     samples = await interleaved(plan, runs, probe=1, most=2_000)
-    return [
-        table_of(
-            "W1", "deliveries in a second of CPU time", "/s", "more", AWAITS, samples, lambda each: each.per_cpu_second
-        )
-    ]
+    return [table_of("W1", MEASURE, "/s", "more", AWAITS, samples, lambda each: each.per_cpu_second)]

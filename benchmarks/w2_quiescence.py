@@ -18,6 +18,7 @@ NAIVE = "naive loop (sync, no events)"
 INDEXED = "indexed async loop (limit)"
 ENGINE = "casehub, log and 3 subscribers"
 ALONE = "casehub, log, no subscriber"
+COST = "CPU time a step"
 
 
 class Listener:
@@ -113,7 +114,7 @@ async def run(plan: Plan) -> Sequence[Table]:
     }
     samples = await interleaved(plan, runs)
     steps = {shape.name: shape.steps for shape in SHAPES}
-    cost = table_of("W2", "CPU time a step", "us", "less", NAIVE, samples, lambda sample: sample.cpu_us)
+    cost = table_of("W2", COST, "us", "less", NAIVE, samples, lambda sample: sample.cpu_us)
     rate = Table("W2", "cases in a second of wall time", "cases/s", "more", NAIVE)
     for (peer, shape), found in samples.items():
         rate.add(peer, shape, [sample.per_second / steps[shape] for sample in found])

@@ -25,6 +25,8 @@ from casehub import CaseHub
 ONE_BY_ONE = "a transaction a step, in the loop"
 GROUPS = "writer thread, groups of 4 rows a step (limit)"
 ENGINE = "casehub"
+STEPS_A_SECOND = "SQLite {mode}: steps a second"
+COST = "SQLite {mode}: CPU time a step"
 
 MODES = ("NORMAL", "FULL")
 AT_ONCE = (1, 10, 100)
@@ -210,9 +212,9 @@ async def run(plan: Plan) -> Sequence[Table]:
             if not plan.quick or name != ONE_BY_ONE or at_once == 1  # it is no faster for many, and takes long
         }
         samples = await interleaved(plan, runs, probe=1, most=1_000)
-        title = f"SQLite {mode}"
+        rate, cost = STEPS_A_SECOND.format(mode=mode), COST.format(mode=mode)
         tables += [
-            table_of("W3", f"{title}: steps a second", "/s", "more", GROUPS, samples, lambda each: each.per_second),
-            table_of("W3", f"{title}: CPU time a step", "us", "less", GROUPS, samples, lambda each: each.cpu_us),
+            table_of("W3", rate, "/s", "more", GROUPS, samples, lambda each: each.per_second),
+            table_of("W3", cost, "us", "less", GROUPS, samples, lambda each: each.cpu_us),
         ]
     return tables

@@ -44,6 +44,8 @@ from casehub.adapters.sqlite import SQLiteStore
 LIMIT = "bare SQLite, own thread (limit)"
 ENGINE = "casehub, async API"
 
+LAST = "last 5 cases of a kind"
+CHANGES = "changes by worker, last 100 cases"
 EVENTS_A_CASE = 20
 STEPS_A_CASE = 6
 KIND = "type7"
@@ -195,7 +197,6 @@ async def latency(ask: Ask, expected: object, repetitions: int) -> Sample:
 
 async def run(plan: Plan) -> Sequence[Table]:
     sizes = (10_000, 100_000) if plan.quick else (10_000, 100_000, 1_000_000)
-    questions = ("last 5 cases of a kind", f"changes by worker, last {CASES} cases")
     tables: list[Table] = []
     with tempfile.TemporaryDirectory(prefix="casehub-w5-") as name:
         folder = Path(name)
@@ -203,7 +204,7 @@ async def run(plan: Plan) -> Sequence[Table]:
         for events in sizes:
             rates.append(await write_log(folder / f"log{events}.db", events))
             await asyncio.to_thread(write_bare, folder / f"bare{events}.db", events)
-        for place, question in enumerate(questions):
+        for place, question in enumerate((LAST, CHANGES)):
             runs: dict[tuple[str, str], Run] = {}
             async with _opened(folder, sizes) as asked:
                 for (peer, events), asks in asked.items():

@@ -31,6 +31,8 @@ STORES = {
     "SQLite FULL": "sqlite:///{folder}/replay.db?synchronous=FULL",
 }
 REFERENCE = "memory"
+RATE = "events of the log fed in a second"
+CASES = 10_357
 QUICK_CASES = 600
 
 
@@ -42,6 +44,7 @@ async def fed(store: str, traces: Sequence[Any], whole: bool, _: int) -> Sample:
     assert summary.cases == len(traces)
     assert summary.fed == summary.events == sum(len(trace.events) for trace in traces)
     if whole:
+        assert summary.cases == CASES
         assert summary.by_status == {"COMPLETED": 9_912, "WAITING": 445}, summary.by_status
         assert summary.refused == 1, summary.refusals
         flagged = sorted(case for cases in summary.flagged.values() for case in cases)
@@ -68,7 +71,7 @@ async def run(plan: Plan) -> Sequence[Table | Skipped]:
         for name in (*names[turn:], *names[:turn]):
             samples[name].append(await runs[name](1))
     what = f"{len(traces):,} cases"
-    rate = Table("W8", "events of the log fed in a second", "/s", "more", REFERENCE)
+    rate = Table("W8", RATE, "/s", "more", REFERENCE)
     cost = Table("W8", "CPU time an event of the log, opening and closing included", "us", "less", REFERENCE)
     for name, found in samples.items():
         rate.add(name, what, [sample.per_second for sample in found])

@@ -41,11 +41,13 @@ from casehub.errors import (
     MergeConflictError,
     MissingExtraError,
     Permanent,
+    Problem,
     SchemaError,
     SettingsError,
     StoreError,
     StoreOwnedError,
     StoreUnavailableError,
+    UnknownNameError,
 )
 from casehub.events import (
     ActivationId,
@@ -112,7 +114,7 @@ from casehub.policies import (
 )
 from casehub.query import CaseLog, CaseQuery, CaseSummary, EventLog, EventQuery
 from casehub.sentry import Sentry, absent, present
-from casehub.spi import CaseStore, Clock, Defer, LoopControl, Selection, Turn
+from casehub.spi import Answer, CaseStore, Clock, Defer, Executor, LoopControl, Selection, Turn
 from casehub.state import CaseState
 from casehub.values import ABSENT
 from casehub.view import CaseView, WorkerExecution
@@ -121,6 +123,7 @@ __all__ = [
     "ABSENT",
     "ActivationId",
     "ActivationStatus",
+    "Answer",
     "Binding",
     "Budget",
     "BudgetExhausted",
@@ -168,6 +171,7 @@ __all__ = [
     "Event",
     "EventLog",
     "EventQuery",
+    "Executor",
     "Explanation",
     "Fact",
     "FactError",
@@ -191,6 +195,7 @@ __all__ = [
     "MissingExtraError",
     "OnOutcome",
     "Permanent",
+    "Problem",
     "Refire",
     "Retry",
     "SchemaError",
@@ -213,6 +218,7 @@ __all__ = [
     "TimerSet",
     "Turn",
     "UnknownEvent",
+    "UnknownNameError",
     "Verdict",
     "Worker",
     "WorkerEvent",

@@ -15,7 +15,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from casehub.errors import HubClosedError, StoreError
 from casehub.events import CaseId, Event
-from casehub.query import EventLog
+from casehub.query import EventLog, check_kinds
 from casehub.spi import Turn
 
 E = TypeVar("E", bound=Event)
@@ -57,11 +57,10 @@ class Bus:
             break
         for turn in turns:
             seq = turn.envelope.seq
+            if not turn.events or seq <= self.position:
+                continue  # nothing to hear of, or everybody has been sent to the log for it
             if seq != self.position + 1:
-                # Something was committed that was not published here: everybody finds it in the log.
-                self.gaps += 1
-                self.first = self.end + 1
-                self.ring.clear()
+                self._gap()
             self.ring.append(turn)
             self.position = seq + len(turn.events) - 1
             self.published += len(turn.events)
@@ -70,6 +69,19 @@ class Bus:
             del self.ring[:surplus]
             self.first += surplus
         self._wake()
+
+    def catch_up(self, seq: int) -> None:
+        """Send everybody to the log for what has been committed up to a position without having been published here."""
+        if seq > self.position:
+            self._gap()
+            self.position = seq
+            self._wake()
+
+    def _gap(self) -> None:
+        """Something was committed that was not published here: everybody finds it in the log."""
+        self.gaps += 1
+        self.first = self.end + 1
+        self.ring.clear()
 
     def close(self) -> None:
         """End every subscription once it has seen what is there."""
@@ -127,6 +139,7 @@ class Subscription(Generic[E]):
     """
 
     def __init__(self, bus: Bus, kinds: Sequence[type[E]], case: CaseId | None, after: int) -> None:
+        check_kinds(kinds)
         self.position = after
         self._bus = bus
         self._kinds = tuple(kinds) or (Event,)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, Protocol, TypeVar
-
-import anyio
+from typing import Any, Literal, Protocol, TypeVar, get_args
 
 from casehub.context import CaseContext, Fact
 from casehub.durations import Duration, duration
@@ -19,6 +17,7 @@ from casehub.errors import (
     FactError,
     InputRefusedError,
     LimitError,
+    SettingsError,
     did_you_mean,
 )
 from casehub.events import CaseId, ContextChanged, Event, WorkerScheduled
@@ -80,16 +79,8 @@ class Case:
         return await self._read(lambda live: live.state)
 
     async def explain(self, binding: str | None = None) -> list[Explanation]:
-        """Why a binding, or each, does or does not fire now. Raises `InputRefusedError` for an unknown binding."""
-
-        def look(live: LiveCase) -> list[Explanation]:
-            if binding is not None and binding not in live.structure.bindings:
-                raise InputRefusedError(
-                    f"definition {live.structure.name!r} has no binding {binding!r}; {did_you_mean(binding, live.structure.bindings)}"
-                )
-            return live.explain(binding)
-
-        return await self._read(look)
+        """Why a binding, or each, does or does not fire now. Raises `UnknownNameError` for a binding that is none."""
+        return await self._read(lambda live: live.explain(binding))
 
     @property
     def log(self) -> CaseLog:
@@ -114,12 +105,8 @@ class Case:
             state = live.state
             if state.status is CaseStatus.COMPLETED:
                 return _context(live)
-            if state.status is CaseStatus.FAULTED:
-                raise CaseFaultedError(self.id, state.reason)
-            if state.status is CaseStatus.CANCELLED:
-                raise CaseCancelledError(self.id, state.ended_by, state.reason)
-            if state.stalled and not wait_through_stall:
-                raise CaseStalledError(self.id, state.stalled)
+            if not (wait_through_stall and state.stalled):
+                raise_outcome(state)
             return None
 
         return await self._until(test, timeout, "complete")
@@ -148,6 +135,8 @@ class Case:
         nothing moves any more (`quiescent`). A repeated `key` changes nothing. Raises `InputRefusedError` for a fact
         that the definition lets nobody bring, `CaseEndedError` after the end, `TimeoutError` after `timeout`.
         """
+        if wait not in get_args(Wait):
+            raise SettingsError(f"wait={wait!r} is no way to wait for a signal; {did_you_mean(wait, get_args(Wait))}")
         pump = await self._hub.pump(self.id)
         named, signals = _signalled(pump.live.structure, what, facts)
         turn = await pump.submit(Write(signals=signals, facts=named, by=by, reason=reason, key=key))
@@ -192,12 +181,8 @@ class Case:
         """End the case now, and wait up to `grace` until what was running has come to its end."""
         pump = await self._hub.pump(self.id)
         await pump.submit(Cancel(by=by, reason=reason))
-        with anyio.CancelScope() as scope:
-            alarm = pump.runtime.wheel.alarm(duration(grace).total_seconds(), scope.cancel)
-            try:
-                await pump.unwound()
-            finally:
-                alarm.cancel()
+        with pump.runtime.wheel.limit(duration(grace)):
+            await pump.unwound()
 
     async def kill(self, *, by: str = "user", reason: str = "") -> None:
         """End the case now, and wait for nothing that was running."""
@@ -221,14 +206,9 @@ class Case:
         pump = await self._hub.pump(self.id)
         if timeout is None:
             return await pump.until(test)
-        span = duration(timeout)
         found: T | None = None
-        with anyio.CancelScope() as scope:
-            alarm = pump.runtime.wheel.alarm(span.total_seconds(), scope.cancel)
-            try:
-                found = await pump.until(test)
-            finally:
-                alarm.cancel()
+        with pump.runtime.wheel.limit(duration(timeout)):
+            found = await pump.until(test)
         if found is None:
             raise TimeoutError(
                 f"case {self.id!r} did not {what} within {timeout}; it goes on, ask it why with explain()"
@@ -294,7 +274,8 @@ class FactHistory:
             e for e in events if isinstance(e, ContextChanged) and (self.name in e.facts or self.name in e.deleted)
         ]
         if not written:
-            raise FactError(f"case {self._case.id!r} never had a fact {self.name!r}")
+            known = {name for event in events if isinstance(event, ContextChanged) for name in event.facts}
+            raise FactError(f"case {self._case.id!r} never had a fact {self.name!r}; {did_you_mean(self.name, known)}")
         chain: dict[int, Event] = {}
         waiting = [written[-1].version]
         while waiting:
@@ -314,6 +295,19 @@ class FactHistory:
                     waiting.append(scheduled[-1].version)
                     waiting.extend(stamp for stamp in scheduled[-1].stamps.values() if stamp)
         return [chain[version] for version in sorted(chain)]
+
+
+def raise_outcome(state: CaseState) -> None:
+    """Raise what becomes of a case that does not complete; nothing for one that has, or that goes on.
+
+    Raises `CaseStalledError`, `CaseFaultedError` or `CaseCancelledError`.
+    """
+    if state.stalled:
+        raise CaseStalledError(state.id, state.stalled)
+    if state.status is CaseStatus.FAULTED:
+        raise CaseFaultedError(state.id, state.reason)
+    if state.status is CaseStatus.CANCELLED:
+        raise CaseCancelledError(state.id, state.ended_by, state.reason)
 
 
 def _context(live: LiveCase) -> CaseContext:

@@ -29,6 +29,7 @@ from casehub.errors import CaseHubError, LimitError, NotReachableError, Settings
 from casehub.events import CaseId, Event
 from casehub.explanation import Explanation, Verdict
 from casehub.lifecycle import CaseStatus
+from casehub.structure import Structure
 
 PROTOCOL: Final = 1
 """The version of the protocol; it rises when an older end would misunderstand a newer one."""
@@ -60,6 +61,11 @@ class DefinitionNote:
     inputs: Mapping[str, bool] = field(default_factory=dict)
     signals: Sequence[str] = ()
     bindings: Sequence[str] = ()
+
+
+def note_of(structure: Structure) -> DefinitionNote:
+    """What a client is told of the definition of this structure."""
+    return DefinitionNote(structure.inputs, list(structure.brought), list(structure.bindings))
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ import socket
 import stat
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -24,13 +25,12 @@ from pydantic_core import to_json
 
 from casehub.adapters.codec import as_json
 from casehub.case import Wait
-from casehub.control import MAX_LINE, PROTOCOL, Lines, error_as_dict
+from casehub.control import MAX_LINE, PROTOCOL, Lines, error_as_dict, note_of
 from casehub.errors import CaseHubError, HubClosedError, InputRefusedError, LimitError, UnknownNameError, did_you_mean
 from casehub.events import EVENT_TYPES, CaseId, Event
 from casehub.hub import CaseHub
 from casehub.lookup import release
-from casehub.stepping import Step, Stepper
-from casehub.values import ABSENT
+from casehub.stepping import Stepper
 
 log = structlog.get_logger("casehub.control")
 
@@ -86,7 +86,7 @@ class Verbs:
 
     async def step(self, case: str) -> Mapping[str, Any] | None:
         step = await self.stepper.step(self._hub.case(case))
-        return None if step is None else step_as_dict(step)
+        return None if step is None else step.as_dict()
 
     async def status(self, case: str) -> str:
         return await self._hub.case(case).status()
@@ -96,13 +96,9 @@ class Verbs:
         return {fact.name: fact.value for fact in state.facts.values() if fact.visible}
 
     async def explain(self, case: str, binding: str | None = None) -> Sequence[Mapping[str, Any]]:
-        handle = self._hub.case(case)
-        known = self._hub.structures[(await handle.state()).definition].bindings
-        if binding is not None and binding not in known:
-            raise UnknownNameError(f"case {case!r} has no binding {binding!r}; {did_you_mean(binding, known)}")
         return [
             {"binding": each.binding, "verdict": each.verdict, "text": each.text, "facts": dict(each.facts)}
-            for each in await handle.explain(binding)
+            for each in await self._hub.case(case).explain(binding)
         ]
 
     async def completed(self, case: str, timeout: str | None = None, wait_through_stall: bool = False) -> None:
@@ -288,17 +284,13 @@ class ControlServer:
         return self._verbs.table[verb](**arguments)
 
     def _greeting(self) -> Mapping[str, Any]:
-        notes = {
-            name: {"inputs": each.inputs, "signals": list(each.brought), "bindings": list(each.bindings)}
-            for name, each in self._hub.structures.items()
-        }
         return {
             "casehub": release(),
             "protocol": PROTOCOL,
             "pid": os.getpid(),
             "tenant": self._hub.tenant,
             "database": str(self.path).removesuffix(".sock"),
-            "definitions": notes,
+            "definitions": {name: asdict(note_of(each)) for name, each in self._hub.structures.items()},
         }
 
 
@@ -325,19 +317,6 @@ async def listening(hub: CaseHub, path: Path) -> AsyncIterator[ControlServer]:
             os.unlink(path)
     if failure is not None:
         raise failure
-
-
-def step_as_dict(step: Step) -> dict[str, Any]:
-    """A step for programs."""
-    return {
-        "eligible": list(step.eligible),
-        "chosen": list(step.chosen),
-        "fired": list(step.fired),
-        "dropped": list(step.dropped),
-        "rationale": step.rationale,
-        "written": {name: value for name, value in step.written.items() if value is not ABSENT},
-        "deleted": [name for name, value in step.written.items() if value is ABSENT],
-    }
 
 
 def startable(facts: Mapping[str, Any]) -> Mapping[str, Any]:

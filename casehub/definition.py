@@ -124,6 +124,14 @@ class CaseDefinition:
                 self.workers.append(worker)
                 if not capability:
                     self._bind(worker.name, (worker,), when, on, policy, namespace)
+                elif lost := [*policy, *(["when"] if when is not None else ()), *(["on"] if on else ())]:
+                    self.problems.append(
+                        Problem(
+                            f"worker {worker.name!r}",
+                            f"has a capability, and {', '.join(lost)} would be of its binding",
+                            f"give that to binding(..., capability={capability!r})",
+                        )
+                    )
             return function
 
         return declare if function is None else declare(function)

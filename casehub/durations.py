@@ -23,7 +23,7 @@ def duration(value: Duration) -> timedelta:
     if isinstance(value, timedelta):
         span = value
     else:
-        text = value.strip().replace(" ", "")
+        text = str(value).strip().replace(" ", "")  # a bare number comes to text without a unit
         parts = _PART.findall(text)
         if not parts or "".join(number + unit for number, unit in parts) != text:
             raise SettingsError(

@@ -7,6 +7,7 @@ own position follows from the envelope's and its place in the turn.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -14,11 +15,21 @@ from typing import ClassVar, NewType
 
 from casehub.values import Plain
 
+if sys.version_info >= (3, 14):
+    from uuid import uuid7
+else:
+    from uuid_utils.compat import uuid7
+
 CaseId = NewType("CaseId", str)
 ActivationId = NewType("ActivationId", str)
 """`case/binding/n`: the n-th activation of a binding; the idempotency key of all its attempts."""
 TimerId = NewType("TimerId", str)
 """`purpose:name`, unique in its case while the timer is set: `retry:case/binding/3`, `sla:decided`."""
+
+
+def new_case_id() -> CaseId:
+    """An id that no case has; ids sort by the time they were made."""
+    return CaseId(str(uuid7()))
 
 
 def is_case_id(text: str) -> bool:

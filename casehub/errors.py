@@ -25,6 +25,8 @@
     |- SettingsError              a setting or a reference to code that cannot be used
     `- MissingExtraError          an optional dependency is not installed
 
+    XesError, of casehub.adapters.xes, is a CaseHubError too: a log of another system that cannot be read or written.
+
     Declined, Permanent           outcomes that a worker raises; they are not failures of CaseHub
 
 A message names the thing, the reason and the remedy.

@@ -107,7 +107,10 @@ class WorkerEvent(Event):
 
 @dataclass(slots=True, kw_only=True)
 class WorkerScheduled(WorkerEvent):
-    """An activation was made. `stamps`: for each fact that the binding watches or reads, the stamp it has now."""
+    """An activation was made. `stamps`: for each fact that the binding reads, the stamp it has now.
+
+    `occurrence`: the version of the event or signal that triggered it, 0 where none did.
+    """
 
     stamps: Mapping[str, int]
     occurrence: int = 0
@@ -293,7 +296,7 @@ class LimitReached(Event):
 
 @dataclass(slots=True, kw_only=True)
 class BudgetExhausted(Event):
-    """A budget holds workers back. `scope`: `case` or `worker:name`; `unit`: `calls`, `tokens` or `money`."""
+    """A budget holds bindings back. `scope`: `case`, or the binding; `unit`: `calls`, `tokens` or `money`."""
 
     scope: str
     unit: str
@@ -377,7 +380,7 @@ class DeliberationFailed(DeliberationEvent):
 
 @dataclass(slots=True, kw_only=True)
 class DeliberationCancelled(DeliberationEvent):
-    """Called off by a suspension or the end of the case."""
+    """Called off: by a suspension, by the end of the case, or because the process that asked has gone."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -12,7 +12,7 @@ import gzip
 import io
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO, Final, Literal, TypeVar
@@ -178,16 +178,9 @@ def _activity(event: Event, name: str, kind: str, transition: str = COMPLETE, wo
 
 async def _paged(log: EventLog, query: EventQuery) -> AsyncGenerator[Sequence[Event], None]:
     after = query.after
-    while page := await log.query(_behind(query, after)):
+    while page := await log.query(replace(query, after=after)):
         yield page
         after = page[-1].seq
-
-
-def _behind(query: EventQuery, after: int) -> EventQuery:
-    return EventQuery(
-        types=query.types, tenant=query.tenant, case=query.case, definition=query.definition,
-        after=after, upto=query.upto, limit=query.limit,
-    )  # fmt: skip
 
 
 async def _events(log: EventLog, asked: EventQuery, progress: Progress) -> AsyncGenerator[Sequence[Event], None]:

@@ -270,7 +270,7 @@ class Feed:
             else:
                 self._pending -= 1
                 if isinstance(step, Step):
-                    self._count(lane, step, entry)
+                    self._count(step, entry)
                 elif entry.turn is not None:
                     self.fed.timers += bool(entry.turn.events)
         for lane in lanes:
@@ -315,7 +315,7 @@ class Feed:
         else:
             del self._timers[lane.case]
 
-    def _count(self, lane: _Lane, step: Step, entry: Entry) -> None:
+    def _count(self, step: Step, entry: Entry) -> None:
         fed, binding = self.fed, step.meaning.binding
         fed.events += 1
         if fed.events % TOLD_EVERY == 0:

@@ -84,9 +84,10 @@ class Reported(Input):
 
 @dataclass(slots=True, kw_only=True)
 class TimerDue(Input):
-    """A durable timer came due."""
+    """A durable timer came due. `due`: the time it was set for, None for whatever it is set for now."""
 
     timer: TimerId
+    due: datetime | None = None
 
 
 @dataclass(slots=True, kw_only=True)

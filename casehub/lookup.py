@@ -10,7 +10,6 @@ import importlib.util
 import os
 import sys
 import traceback
-from types import ModuleType
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -21,6 +20,9 @@ _STORES = {
     "memory": ("casehub.adapters.memory", "MemoryStore", ""),
     "sqlite": ("casehub.adapters.sqlite", "SQLiteStore", ""),
 }
+_OPTIONS = ("synchronous",)
+"""What may stand behind the `?` of a store's URL."""
+
 _CLOCKS = {"system": ("casehub.adapters.clock", "SystemClock")}
 _EXTRAS = {"xes": ("casehub.adapters.xes", "xes")}
 
@@ -44,16 +46,15 @@ def store_of(url: str, *, read_only: bool = False) -> CaseStore:
     options: dict[str, Any] = {"read_only": True} if read_only else {}
     for pair in filter(None, parts.query.split("&")):
         option, _, value = pair.partition("=")
+        if option not in _OPTIONS:
+            raise SettingsError(f"store {url!r}: it has no option {option!r}; {did_you_mean(option, _OPTIONS)}")
         options[option] = value
     path = parts.path.removeprefix("/")
     if parts.netloc or not path or parts.fragment:
         raise SettingsError(
             f"store {url!r}: write sqlite:///file.db, or sqlite:////folder/file.db for an absolute path"
         )
-    try:
-        return factory(path, **options)  # type: ignore[no-any-return]  # looked up by name
-    except TypeError as error:
-        raise SettingsError(f"store {url!r}: {error}") from None
+    return factory(path, **options)  # type: ignore[no-any-return]  # looked up by name
 
 
 def clock_of(name: str) -> Clock:
@@ -114,11 +115,6 @@ def _broken(reference: str, error: Exception) -> SettingsError:
     return SettingsError(
         f"{reference!r}: importing it raised {type(error).__name__}: {error} ({where}); mend the module"
     )
-
-
-def optional(module: str) -> ModuleType | None:
-    """A module of this project that may not be there."""
-    return importlib.import_module(module) if is_there(module) else None
 
 
 def is_there(module: str) -> bool:

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
-from typing import Any, TypedDict
+from typing import Any, TypedDict, TypeVar
 
 from casehub.durations import Duration, duration
-from casehub.errors import MergeConflictError, SettingsError
+from casehub.errors import MergeConflictError, SettingsError, did_you_mean
 from casehub.values import Absent, Plain, copy
 
 
@@ -208,26 +208,42 @@ class PolicyOptions(TypedDict, total=False):
     budget: Budget | None
 
 
+BESIDE = ("name", "writes", "when", "on", "capability")
+"""The other options of `worker(...)` and `binding(...)`: what an unknown one may have been meant to be."""
+C = TypeVar("C", bound=StrEnum)
+
+
 def policy_of(options: PolicyOptions) -> Policy:
-    """The policy that these options mean. Raises `SettingsError` or `ValueError` for a value that is none."""
+    """The policy that these options mean. Raises `SettingsError` for an option or a value that is none."""
+    for option in options:
+        if option not in PolicyOptions.__annotations__:
+            known = (*PolicyOptions.__annotations__, *BESIDE)
+            raise SettingsError(f"a binding has no option {option!r}; {did_you_mean(option, known)}")
     span = options.get("timeout")
     limit = options.get("limit")
     if limit is not None and limit < 1:
         raise SettingsError(f"limit={limit}: at least 1; leave the binding out if it must not fire")
     return Policy(
-        refire=Refire(options.get("refire", Refire.ON_CHANGE)),
+        refire=_choice(Refire, "refire", options.get("refire", Refire.ON_CHANGE)),
         limit=limit,
         merge=options.get("merge", last_writer_wins),
         retry=options.get("retry", Retry()),
         timeout=None if span is None else duration(span),
         outcomes=Outcomes(
-            failed=OnOutcome(options.get("on_failed", OnOutcome.RETRY)),
-            declined=OnOutcome(options.get("on_declined", OnOutcome.FAULT_ITEM)),
-            expired=OnOutcome(options.get("on_expired", OnOutcome.RETRY)),
-            exhausted=OnOutcome(options.get("on_exhausted", OnOutcome.FAULT_ITEM)),
+            failed=_choice(OnOutcome, "on_failed", options.get("on_failed", OnOutcome.RETRY)),
+            declined=_choice(OnOutcome, "on_declined", options.get("on_declined", OnOutcome.FAULT_ITEM)),
+            expired=_choice(OnOutcome, "on_expired", options.get("on_expired", OnOutcome.RETRY)),
+            exhausted=_choice(OnOutcome, "on_exhausted", options.get("on_exhausted", OnOutcome.FAULT_ITEM)),
         ),
         priority=options.get("priority", 0),
         cost=options.get("cost", 1.0),
         estimate=options.get("estimate"),
         budget=options.get("budget"),
     )
+
+
+def _choice(kind: type[C], option: str, word: str) -> C:
+    try:
+        return kind(word)
+    except ValueError:
+        raise SettingsError(f"{option}={word!r}: there is no such choice; {did_you_mean(str(word), kind)}") from None

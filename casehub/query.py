@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from operator import attrgetter
@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol, TypeVar
 
 from casehub.durations import Duration, duration
 from casehub.errors import SettingsError
-from casehub.events import CaseId, Event, UnknownEvent
+from casehub.events import EVENT_TYPES, CaseId, Event, UnknownEvent
 from casehub.lifecycle import CaseStatus
 
 E = TypeVar("E", bound=Event)
@@ -22,8 +22,21 @@ MAX_EVENTS = 100_000
 """Most events that one query answers with; ask for less, or page by `after`."""
 
 
+def check_kinds(kinds: Sequence[object]) -> None:
+    """Raises `SettingsError` for what is no class of events, such as the name of one."""
+    for kind in kinds:
+        if not (isinstance(kind, type) and issubclass(kind, Event)):
+            named = EVENT_TYPES.get(str(kind))
+            remedy = f"give the class, {named.__name__}" if named else "give a class such as CaseCompleted"
+            raise SettingsError(f"{kind!r} is no class of events; {remedy}")
+
+
 def concrete(kinds: Sequence[type[Event]]) -> tuple[str, ...]:
-    """The names in the log that these classes and all their subclasses have; empty for `Event`: everything."""
+    """The names in the log that these classes and all their subclasses have; empty for `Event`: everything.
+
+    Raises `SettingsError` for what is no class of events.
+    """
+    check_kinds(kinds)
     if Event in kinds:
         return ()
     names: dict[str, None] = {}
@@ -120,7 +133,6 @@ class CaseLog:
     tenant: str = "default"
     upto: int | None = None
     now: datetime | None = None
-    asked: list[EventQuery | CaseQuery] = field(default_factory=list)
 
     async def query(
         self,
@@ -170,7 +182,6 @@ class CaseLog:
             statuses=statuses,
             limit=last,
         )
-        self.asked.append(asked)
         return await self.log.cases(asked)
 
     def _across(self, across: Across) -> str | None:
@@ -194,7 +205,7 @@ class CaseLog:
             if self.now is None:
                 raise SettingsError("since= as a span needs a clock; give a datetime")
             since = self.now - duration(since)
-        asked = EventQuery(
+        return EventQuery(
             types=concrete(kinds or (Event,)),
             tenant=self.tenant,
             case=self.case if across == "case" else None,
@@ -208,8 +219,6 @@ class CaseLog:
             newest=events is not None,
             limit=min(limit, events) if events is not None else limit,
         )
-        self.asked.append(asked)
-        return asked
 
 
 def matches(query: EventQuery, event: Event) -> bool:

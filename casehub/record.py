@@ -36,7 +36,7 @@ class CaseRecord:
         """The facts, as plain values."""
         return CaseContext(self.state.facts, version=self.state.version)
 
-    def fact(self, name: str) -> FactHistory:
+    def facts(self, name: str) -> FactHistory:
         """One fact through time. Raises `UnknownNameError` for one that never was, naming the nearest."""
         if name not in self.state.facts:
             raise UnknownNameError(
@@ -46,10 +46,6 @@ class CaseRecord:
 
     def explain(self, structure: Structure, loop: LoopControl, binding: str | None = None) -> list[Explanation]:
         """Why a binding, or each, would or would not fire now. Raises `UnknownNameError` for a binding that is none."""
-        if binding is not None and binding not in structure.bindings:
-            raise UnknownNameError(
-                f"definition {structure.name!r} has no binding {binding!r}; {did_you_mean(binding, structure.bindings)}"
-            )
         live = restore(self.id, self.events, structure, loop, self.store.log, random.Random(0))  # noqa: S311 - jitter
         return live.explain(binding)
 

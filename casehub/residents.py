@@ -1,7 +1,7 @@
 """Residents: the cases that are in memory, how they come in and when they leave.
 
-A case is loaded when something is posted to it and leaves when it has ended, or when it waits for somebody and too
-many others do. What is in memory is a cache of the log: leaving loses nothing.
+A case is loaded when something is posted to it and leaves when it has ended, or when it waits for somebody, or nothing
+can move it, and too many others rest too. What is in memory is a cache of the log: leaving loses nothing.
 """
 
 from __future__ import annotations
@@ -86,15 +86,16 @@ class Residents:
         pump = self.begin(case, structure)
         try:
             await pump.submit(input)
-        except CaseHubError:
+        except CaseHubError as error:
             if not pump.live.state.version:
                 self._pumps.pop(case, None)
+                pump.forget_waiters(InputRefusedError(f"case {case!r} could not start: {error}"))
             raise
 
     def begin(self, case: CaseId, structure: Structure) -> Pump:
         """The pump of a case whose id is not taken; what it gets first is its `Start`."""
         runtime, loop = self._runtime, self._loop(case, structure.name)
-        state = CaseState(case, definition=structure.name, tenant=self._tenant, control=loop.initial())
+        state = CaseState(case, definition=structure.name, tenant=self._tenant)
         live = LiveCase(state, structure, loop, runtime.store.log, runtime.chance)
         pump = self._pumps[case] = Pump(live, runtime, self._idle)
         return pump
@@ -140,18 +141,20 @@ class Residents:
         live = restore(case, events, structure, self._loop(case, name), runtime.store.log, runtime.chance)
         state = live.state
         pump = Pump(live, runtime, self._idle)
-        if state.status.ended:
-            return pump
         missing = [each.binding for each in state.activations.values() if each.binding not in structure.bindings]
-        if missing:
+        if missing and not state.status.ended:
             reason = f"its definition has changed and lacks {', '.join(missing)}, which is in flight; bring that back"
             self.parked[case] = reason
             raise InputRefusedError(f"case {case!r} is parked: {reason}")
         self._pumps[case] = pump
-        if state.structure != structure.hash:
-            pump.post(Adopt())
-        if state.activations or state.deliberating or state.status is CaseStatus.RUNNING:
-            pump.post(Recover())
+        if not state.status.ended:
+            if state.structure != structure.hash:
+                pump.post(Adopt())
+            if state.activations or state.deliberating or state.status is CaseStatus.RUNNING:
+                pump.post(Recover())
+            if self._asked_only:  # what has come due meanwhile was nobody's business
+                for timer, due in state.timers.items():
+                    runtime.wheel.taken(self._tenant, case, timer, due)
         self._idle(pump)
         return pump
 
@@ -186,7 +189,7 @@ class Residents:
         except CaseHubError as error:
             log.error("timer.undeliverable", case=timer.case, timer=timer.timer, reason=str(error))
             return
-        pump.post(TimerDue(timer=timer.timer))
+        pump.post(TimerDue(timer=timer.timer, due=timer.due))
 
     @property
     def resident(self) -> int:
@@ -215,6 +218,7 @@ class Residents:
 
     def forget(self) -> None:
         """Let go of everything, and tell whoever still waits."""
+        self._runtime.closed = True
         closed = HubClosedError("the hub was left while this was waited for")
         for pump in self._pumps.values():
             pump.forget_waiters(closed)
@@ -231,7 +235,7 @@ class Residents:
         self._ended.pop(state.id, None)
         if state.status.ended:
             self._rest(self._ended, state.id, ENDED)
-        elif state.status in _RESTING:
+        elif state.status in _RESTING or state.stalled:
             self._rest(self._resting, state.id, self._bound)
 
     def _rest(self, resting: dict[CaseId, None], case: CaseId, bound: int) -> None:

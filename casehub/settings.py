@@ -16,7 +16,7 @@ from pydantic import AfterValidator, Field, ValidationError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from casehub.durations import duration
-from casehub.errors import CaseHubError, SettingsError, did_you_mean
+from casehub.errors import CaseHubError, SettingsError, did_you_mean, nearest
 
 PREFIX: Final = "CASEHUB_"
 FILE: Final = "casehub.toml"
@@ -143,5 +143,6 @@ def _told(error: Any, origins: Mapping[str, str]) -> str:
     reason = error["msg"].removeprefix("Value error, ")
     if error["type"] == "literal_error":
         choices = get_args(Settings.model_fields[name].annotation)
-        reason = f"it is none of {', '.join(choices)}; {did_you_mean(str(error['input']), choices)}"
+        near = nearest(str(error["input"]), choices)
+        reason = f"it is none of {', '.join(choices)}" + (f"; did you mean {near!r}?" if near else "")
     return f"setting {name} ({origins.get(name, 'flag')}): {error['input']!r}: {reason[:1].lower()}{reason[1:]}"

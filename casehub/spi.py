@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, Protocol, runtime_checkable
@@ -230,7 +230,3 @@ class Executor(Protocol):
     """Runs one attempt of a worker's function where that is right for it, and returns or raises what it does."""
 
     async def run(self, function: Callable[..., Any], arguments: Mapping[str, Any], *, is_async: bool) -> Any: ...
-
-
-Handler = Callable[[Any], Awaitable[None]]
-"""A subscriber's function: takes an event of the class it subscribed to."""

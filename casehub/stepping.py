@@ -7,7 +7,6 @@ control: workers, timers and inputs go on as ever, but nothing fires until someb
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -17,17 +16,12 @@ from casehub.case import Case
 from casehub.definition import CaseDefinition
 from casehub.durations import Duration
 from casehub.engine.live import LiveCase
+from casehub.envelope import new_case_id
 from casehub.events import CaseId, ContextChanged, DeliberationFinished, Event, SelectionDropped, WorkerScheduled
 from casehub.hub import CaseHub
 from casehub.spi import Answer, LoopControl
-from casehub.state import CaseState
 from casehub.values import ABSENT, Absent, Plain
 from casehub.view import CaseView
-
-if sys.version_info >= (3, 14):
-    from uuid import uuid7
-else:
-    from uuid_utils.compat import uuid7
 
 FOREVER: Final = "36500d"
 """How long a decision may be held: whoever steps may look around meanwhile, in a debugger too."""
@@ -48,6 +42,18 @@ class Step:
     rationale: str = ""
     written: Mapping[str, Plain | Absent]
     events: tuple[Event, ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON, without the events."""
+        return {
+            "eligible": list(self.eligible),
+            "chosen": list(self.chosen),
+            "fired": list(self.fired),
+            "dropped": list(self.dropped),
+            "rationale": self.rationale,
+            "written": {name: value for name, value in self.written.items() if value is not ABSENT},
+            "deleted": [name for name, value in self.written.items() if value is ABSENT],
+        }
 
 
 def step_of(eligible: Sequence[str], events: Iterable[Event]) -> Step:
@@ -117,25 +123,17 @@ class SteppingLoopControl:
     deadline: Duration = FOREVER
 
     def __init__(self, inner: LoopControl, turnstile: Turnstile) -> None:
-        self.inner = inner
-        self.handles = inner.handles
+        self._inner = inner
         self._turnstile = turnstile
-
-    def initial(self) -> Any:
-        return self.inner.initial()
-
-    def apply(self, control: Any, event: Event) -> Any:
-        return self.inner.apply(control, event)
-
-    def react(self, state: CaseState, event: Event) -> Iterable[Event]:
-        return self.inner.react(state, event)
-
-    def gate(self, state: CaseState, binding: Binding) -> str | None:
-        return self.inner.gate(state, binding)
+        self.handles = inner.handles
+        self.initial = inner.initial
+        self.apply = inner.apply
+        self.react = inner.react
+        self.gate = inner.gate
 
     async def select(self, case: CaseView, eligible: Sequence[Binding]) -> Answer:
         await self._turnstile.wait(case.id, [binding.name for binding in eligible])
-        return await self.inner.select(case, eligible)
+        return await self._inner.select(case, eligible)
 
 
 class Stepper:
@@ -155,7 +153,7 @@ class Stepper:
         **facts: Any,
     ) -> Case:
         """Start a case that holds each decision until it is stepped. Raises what `hub.start` does."""
-        case = str(uuid7()) if case_id is None else case_id
+        case = new_case_id() if case_id is None else case_id
         self._hub.steer(case, SteppingLoopControl(self._hub.loop_of(definition), self.turnstile))
         return await self._hub.start(definition, case_id=case, by=by, **facts)
 

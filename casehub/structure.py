@@ -14,7 +14,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from casehub.binding import Binding, Worker
 from casehub.definition import CaseDefinition
-from casehub.errors import FactError, InputRefusedError, LimitError, Problem, did_you_mean
+from casehub.errors import FactError, InputRefusedError, LimitError, Problem, UnknownNameError, did_you_mean
 from casehub.events import Event
 from casehub.goals import Goal, GoalExpression, Milestone
 from casehub.sentry import Present, Sentry
@@ -54,6 +54,14 @@ class Structure:
     triggered: dict[type[Event], tuple[Binding, ...]]
     triggered_by_signal: dict[str, tuple[Binding, ...]]
 
+    def binding(self, name: str) -> Binding:
+        """One binding by name. Raises `UnknownNameError` naming the nearest."""
+        if name not in self.bindings:
+            raise UnknownNameError(
+                f"definition {self.name!r} has no binding {name!r}; {did_you_mean(name, self.bindings)}"
+            )
+        return self.bindings[name]
+
     def written(self) -> set[str]:
         """The facts that workers write."""
         return {name for binding in self.bindings.values() for name in binding.writes}
@@ -90,8 +98,8 @@ def structure_of(definition: CaseDefinition, execution: type, view: type) -> tup
                 for name in worker.reads:
                     if name not in written and name not in brought:
                         required[name] = required.get(name, False) or name in worker.required
-    for name in brought:
-        if name not in required and name not in definition.external:
+    for name in definition.signals:
+        if name not in definition.external:
             required.setdefault(name, False)
     for binding in bindings:
         for worker in binding.workers:

@@ -31,6 +31,7 @@ from casehub import (
     SettingsError,
     Signal,
     SignalReceived,
+    UnknownNameError,
     WorkerExecutionCompleted,
     WorkerScheduled,
 )
@@ -182,6 +183,15 @@ async def test_a_repeated_key_changes_nothing_and_is_no_error(d: CaseDefinition)
         assert len(kit.events(case, SignalReceived)) == 2
 
 
+async def test_a_repeated_key_gets_its_first_answer_even_when_the_case_has_ended_since(d: CaseDefinition) -> None:
+    async with CaseTestKit(d) as kit:
+        case = await opened(kit)
+        await case.signal(closed=1, key="k")
+        assert (await case.signal(closed=1, key="k"))["closed"] == 1
+        with pytest.raises(CaseEndedError):
+            await case.signal(closed=1, key="another")
+
+
 async def test_of_two_at_once_with_one_key_one_counts(d: CaseDefinition) -> None:
     async with CaseTestKit(d) as kit:
         case = await opened(kit)
@@ -287,6 +297,15 @@ async def test_a_wait_that_takes_too_long_ends_with_a_timeout_and_the_case_goes_
             await signalling
         await kit.advance("5m")
         assert (await case.context())["d"] == 4
+
+
+async def test_a_way_to_wait_that_is_none_is_refused_before_anything_is_written() -> None:
+    async with CaseTestKit(desk()) as kit:
+        case = await kit.start("desk")
+        before = len(kit.events(case, Event))
+        with pytest.raises(SettingsError, match=r"wait='quiescence' .* did you mean 'quiescent'"):
+            await case.signal(closed=True, wait="quiescence")  # type: ignore[arg-type]  # on purpose
+        assert len(kit.events(case, Event)) == before
 
 
 async def test_a_first_wave_counts_retries_as_part_of_it() -> None:
@@ -480,6 +499,42 @@ async def test_why_a_fact_that_a_later_run_wrote_leads_to_what_that_run_read() -
         assert {event.by for event in chain if isinstance(event, ContextChanged)} == {"user:bob", "worker:work"}
 
 
+async def test_why_a_fact_that_was_made_of_two_leads_to_both() -> None:
+    d = CaseDefinition("d", signals=["a", "b"])
+
+    @d.worker(writes="c")
+    async def join(a: int, b: int) -> int:
+        return a + b
+
+    async with CaseTestKit(d) as kit:
+        case = await kit.start(d)
+        await case.signal(a=1, by="user:ada")
+        await case.signal(b=2, by="user:bob", wait="quiescent")
+        sources = {event.by for event in await case.facts("c").why() if isinstance(event, SignalReceived)}
+        assert sources == {"user:ada", "user:bob"}
+
+
+async def test_why_a_fact_says_what_it_was_made_of_and_not_what_its_next_run_has_begun_with() -> None:
+    d = CaseDefinition("d", signals=["a"])
+    gate = asyncio.Event()
+
+    @d.worker(writes="b")
+    async def work(a: int) -> int:
+        if a > 1:
+            await gate.wait()
+        return a
+
+    async with CaseTestKit(d) as kit:
+        case = await kit.start(d)
+        await case.signal(a=1, by="user:ada", wait="quiescent")
+        await case.signal(a=2, by="user:bob")
+        await kit.settle()
+        sources = {event.by for event in await case.facts("b").why() if isinstance(event, SignalReceived)}
+        assert sources == {"user:ada"}
+        gate.set()
+        await kit.settle()
+
+
 async def test_why_of_a_fact_that_never_was(d: CaseDefinition) -> None:
     async with CaseTestKit(d) as kit:
         case = await opened(kit)
@@ -517,7 +572,7 @@ async def test_explain_through_the_handle(d: CaseDefinition) -> None:
             "bill: MISSING_FACTS - needs 'price', which a signal would bring"
         ]
         assert [said.binding for said in await case.explain()] == ["bill", "beat"]
-        with pytest.raises(InputRefusedError, match="has no binding 'bil'; did you mean 'bill'"):
+        with pytest.raises(UnknownNameError, match="has no binding 'bil'; did you mean 'bill'"):
             await case.explain("bil")
 
 

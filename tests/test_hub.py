@@ -266,6 +266,7 @@ async def test_a_store_that_is_open_elsewhere_is_refused() -> None:
     [
         (lambda: CaseHub(waiting(), waiting()), SettingsError, "two definitions have the same name"),
         (lambda: CaseHub(claim, store="postgras://x"), SettingsError, "no store has the scheme"),
+        (lambda: CaseHub(claim, store="sqlite:///x.db?synchronus=FULL"), SettingsError, "did you mean 'synchronous'"),
         (lambda: CaseHub(claim, loop={"clame": ChoreographyLoopControl()}), SettingsError, "did you mean 'claim'"),
         (lambda: CaseHub(CaseDefinition("d", goal="nothing")), DefinitionError, "definition 'd' cannot work"),
     ],
@@ -477,11 +478,54 @@ async def test_looking_at_a_case_while_it_starts_makes_no_second_writer() -> Non
         looks = [asyncio.create_task(look()) for _ in range(5)]
         await asyncio.sleep(0)
         case = await hub.start(definition, case_id="x")
-        await asyncio.gather(*looks)
         pump = await hub.pump(case.id)
+        await asyncio.gather(*looks)
         await case.signal(note=1)
         assert await hub.pump(case.id) is pump
         assert (await hub.case("x").context())["note"] == 1
+
+
+async def test_a_case_that_is_started_while_it_is_looked_for_is_the_one_that_is_found() -> None:
+    definition, store = waiting(), Kept()
+    gate, calls = asyncio.Event(), []
+
+    async def slow_at_first() -> None:
+        calls.append("load")
+        if len(calls) == 1:
+            await gate.wait()
+
+    async with CaseHub(definition, store=store) as hub:
+        store.loading = slow_at_first
+        looking = asyncio.create_task(hub.case("x").status())
+        await idle()
+        case = await hub.start(definition, case_id="x")
+        pump = await hub.pump(case.id)
+        gate.set()
+        assert await looking is CaseStatus.WAITING
+        assert await hub.pump(case.id) is pump
+
+
+async def test_what_a_worker_still_returns_when_the_hub_is_left_does_not_count_and_it_runs_again() -> None:
+    store, results = Kept(), [99, 1]
+    d = CaseDefinition("d", goal="b")
+
+    @d.worker(writes="b")
+    async def stubborn(a: int) -> int:
+        result = results.pop(0)
+        if result == 99:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                return result
+        return result
+
+    async with CaseHub(d, store=store) as hub:
+        await hub.start(d, case_id="x", a=1)
+        await idle()
+    async with CaseHub(d, store=store) as hub:
+        assert (await hub.case("x").completed())["b"] == 1
+        started = await hub.case("x").log.query(WorkerExecutionStarted)
+        assert [event.attempt for event in started] == [1, 2]
 
 
 @pytest.mark.parametrize("verb", ["status", "context", "suspend", "resume", "cancel", "kill", "completed", "signal"])

@@ -419,3 +419,16 @@ async def test_nothing_is_shown_before_it_is_committed() -> None:
             await signalling
             assert (await anext(events)).facts == {"note": 1}
             assert (await looking)["note"] == 1
+
+
+@pytest.mark.parametrize(("kind", "remedy"), [("CASE_COMPLETED", "CaseCompleted"), (CaseHub, "a class such as")])
+async def test_what_is_no_class_of_events_is_refused_by_all_who_listen(kind: Any, remedy: str) -> None:
+    d = CaseDefinition("d", signals=["s"])
+    async with CaseHub(d) as hub:
+        case = await hub.start(d)
+        for listen in (lambda: hub.on(kind), lambda: hub.watch(kind)):
+            with pytest.raises(SettingsError, match=f"is no class of events; give .*{remedy}"):
+                listen()
+        with pytest.raises(SettingsError, match="is no class of events"):
+            await case.log.query(kind)
+        await case.cancel()

@@ -143,6 +143,22 @@ async def test_a_store_that_stays_away_is_asked_at_growing_intervals_and_not_in_
         assert (await signalling)["note"] == 1
 
 
+async def test_what_comes_in_while_the_store_is_away_is_taken_after_what_came_before() -> None:
+    definition, clock = counted([]), VirtualClock()
+    store = Away()
+    async with CaseHub(definition, store=store, clock=clock) as hub:
+        case = await hub.start(definition)
+        store.times = 4
+        signals = [asyncio.create_task(case.signal(note=1)), asyncio.create_task(case.signal(note=2))]
+        await idle()
+        signals.append(asyncio.create_task(case.signal(note=3)))
+        for _ in range(20):
+            await idle()
+            clock.move("1s")
+        await asyncio.gather(*signals)
+        assert [fact.value for fact in await case.facts("note").history()] == [1, 2, 3]
+
+
 async def test_a_store_that_is_away_for_one_case_holds_up_no_other() -> None:
     definition, clock = counted([]), VirtualClock()
     store = Kept()

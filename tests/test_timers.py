@@ -66,6 +66,20 @@ async def test_timers_of_many_cases_come_due_in_their_order() -> None:
         assert kit.hub.runtime.wheel.fired == 250
 
 
+async def test_a_timer_that_is_set_later_and_due_earlier_comes_first() -> None:
+    slow, quick = with_sla("10h", "slow"), with_sla("10m", "quick")
+    async with CaseTestKit(slow, quick) as kit:
+        await kit.start(slow)
+        await kit.advance("1m")
+        case = await kit.start(quick)
+        begun = kit.clock.now()
+        await kit.advance("1d")
+        late = kit.events(None, MilestoneSlaViolated)
+        assert [event.definition for event in late] == ["quick", "slow"]
+        assert late[0].at - begun == timedelta(minutes=10)
+        assert late[0].case == case.id
+
+
 async def test_a_timer_outlives_the_hub_and_comes_due_while_none_is_open() -> None:
     store, clock, d = Kept(), VirtualClock(), with_sla()
     async with CaseHub(d, store=store, clock=clock) as hub:

@@ -25,7 +25,7 @@ class SystemClock:
 
 
 class VirtualClock:
-    """A clock for tests and for replaying logs: time passes by `move` alone, both its times together."""
+    """A clock for tests: time passes only when it is moved, both its times together."""
 
     def __init__(self, start: datetime = datetime(2030, 1, 1, tzinfo=UTC)) -> None:
         self._now = self._origin = start

@@ -25,7 +25,6 @@ TAIL_BATCH: Final = 1_000
 """Events that `tail` looks at between two batches."""
 
 _ACTIVE: Final = frozenset({CaseStatus.STARTING, CaseStatus.RUNNING})
-_ENDED: Final = frozenset({CaseStatus.COMPLETED, CaseStatus.FAULTED, CaseStatus.CANCELLED})
 
 _Timer = tuple[datetime, int, str, CaseId, TimerId]
 """An entry of the heap: due, the number of the setting (no two entries compare equal), and whose it is."""
@@ -119,7 +118,7 @@ class MemoryStore:
                 case.keys[key] = seq
             if turn.timers:
                 self._set_timers(case, turn)
-            if case.timers is not None and turn.status in _ENDED:
+            if case.timers is not None and turn.status.ended:
                 case.timers = None
             results.append(Committed(seq))
             committed.append(turn)

@@ -11,6 +11,7 @@ import fcntl
 import os
 import sqlite3
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -44,11 +45,6 @@ def _let_go() -> None:
 os.register_at_fork(after_in_child=_let_go)
 
 
-def _real(path: Path) -> Path:
-    """The file itself: SQLite follows links, and its neighbours are those of the file."""
-    return path.resolve()
-
-
 class _Ownership:
     """An advisory lock on `<path>.lock`, which holds the owner's process id. The system takes it back when a process ends."""
 
@@ -72,7 +68,8 @@ class _Ownership:
             ) from error
         _locks.add(self._descriptor)
         os.ftruncate(self._descriptor, 0)
-        os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
+        with suppress(OSError):  # of a full disk: the number is for people, the lock is what counts
+            os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
 
     def release(self) -> None:
         """The file stays: to remove it could take it from under the next owner."""
@@ -128,7 +125,7 @@ class SQLiteStore:
         """
         if self._readers is not None:
             raise StoreOwnedError(f"{self.path} is open already in this process; close the hub that uses it")
-        path = _real(self.path)
+        path = self.path.resolve()  # SQLite follows links, and its neighbours are those of the file
         self._readers = Readers(path, owned=not self.read_only)
         try:
             if self.read_only:

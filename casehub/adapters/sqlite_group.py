@@ -12,9 +12,8 @@ from typing import Final
 
 from casehub.adapters.codec import encode, form_of
 from casehub.adapters.sqlite_schema import to_micros
-from casehub.errors import FactError
+from casehub.errors import FactError, SettingsError
 from casehub.events import CaseStatusChanged
-from casehub.lifecycle import CaseStatus
 from casehub.spi import CommitResult, Committed, Conflict, Duplicate, Refused, TooLarge, Turn
 
 MARK_EVERY: Final = 1_000
@@ -22,7 +21,6 @@ MARK_EVERY: Final = 1_000
 KNOWN_CASES: Final = 50_000
 """Cases whose versions are held in memory; when there are more, they are looked up again."""
 
-_ENDED: Final = frozenset({CaseStatus.COMPLETED, CaseStatus.FAULTED, CaseStatus.CANCELLED})
 
 _EVENT: Final = "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _KIND: Final = "INSERT INTO kinds VALUES (?, ?, ?, ?, ?, ?)"
@@ -60,6 +58,14 @@ class Written:
 
 def prepare(turn: Turn, event_bytes: int) -> Written | TooLarge | Refused:
     """Encode a turn: done on the loop, so that one that cannot be written never gets into a group."""
+    try:
+        return _prepared(turn, event_bytes)
+    except Exception as error:  # what user code put into a key, an author or an event may be anything
+        name = turn.events[0].name if turn.events else ""
+        return Refused(name, f"a turn of case {turn.envelope.case!r} holds {type(error).__name__}: {error}")
+
+
+def _prepared(turn: Turn, event_bytes: int) -> Written | TooLarge | Refused:
     envelope = turn.envelope
     tenant, definition = envelope.tenant, envelope.definition
     rows: list[tuple[Kind, str, int, str]] = []
@@ -69,7 +75,7 @@ def prepare(turn: Turn, event_bytes: int) -> Written | TooLarge | Refused:
     for event in turn.events:
         try:
             name, body = encode(event)
-        except FactError as error:
+        except (FactError, SettingsError) as error:
             return Refused(event.name, str(error))
         if len(body) > event_bytes:
             return TooLarge(name, len(body), event_bytes)
@@ -167,7 +173,7 @@ class Group:
             self.keys[(*where, turn.key)] = seq
         for timer, due in turn.timers.items():
             self.timers[(*where, timer)] = None if due is None else to_micros(due)
-        if turn.status in _ENDED:
+        if turn.status.ended:
             self.ended.append(where)
         return Committed(seq)
 

@@ -233,7 +233,7 @@ async def facts_of_case(
         if name is None:
             _print_facts(printer, record)
             return
-        fact = record.fact(name)
+        fact = record.facts(name)
         if why:
             printer.items(map(as_dict, await fact.why()), COLUMNS, told)
             return

@@ -82,7 +82,7 @@ async def migrate(
             printer.document({"from": before, "to": latest, "sql": text})
         return
     store = store_of(session.settings.db)
-    await store.open(_nothing)
+    await store.open(lambda turns: None)
     await store.close()
     if printer.for_people:
         done = "nothing to do" if before == latest else f"brought up from {before}" if before else "made"
@@ -98,7 +98,3 @@ def _version(session: Session) -> int:
         return 0
     with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
         return schema_version(connection, str(path))
-
-
-def _nothing(turns: object) -> None:
-    """Nothing is committed."""

@@ -14,8 +14,8 @@ from typing import Any
 from casehub.case import Case
 from casehub.cli.application import InFile, hub_of
 from casehub.cli.options import Session
-from casehub.control import ControlClient, DefinitionNote, RemoteCase, connect, listens, socket_of
-from casehub.control_server import listening, startable, step_as_dict
+from casehub.control import ControlClient, DefinitionNote, RemoteCase, connect, listens, note_of, socket_of
+from casehub.control_server import listening, startable
 from casehub.errors import CaseNotFoundError, SettingsError
 from casehub.hub import CaseHub
 from casehub.record import CaseRecord, read_case
@@ -39,10 +39,7 @@ class Desk:
         """What the hub works."""
         if isinstance(self.hub, ControlClient):
             return self.hub.greeting.definitions
-        return {
-            name: DefinitionNote(each.inputs, list(each.brought), list(each.bindings))
-            for name, each in self.hub.structures.items()
-        }
+        return {name: note_of(each) for name, each in self.hub.structures.items()}
 
     def case(self, id: str) -> Case | RemoteCase:
         return self.hub.case(id)
@@ -63,7 +60,7 @@ class Desk:
         if isinstance(case, RemoteCase):
             return await case.step()
         step = await self.steppers[0].step(case)
-        return None if step is None else step_as_dict(step)
+        return None if step is None else step.as_dict()
 
     async def let_run(self, case: Case | RemoteCase) -> None:
         """Step a case no more. One of another process goes on when this one has gone."""

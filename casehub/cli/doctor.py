@@ -25,20 +25,11 @@ from casehub.spi import CaseStore
 MOST: Final = 20
 """Cases of a kind that are named."""
 
-# What each extra brings, by the module that shows it; those in the core are left out.
-EXTRAS: Final = {
-    "postgres": "psycopg",
-    "yaml": "ruamel.yaml",
-    "jq": "jq",
-    "xes": "defusedxml",
-    "server": "fastapi",
-    "client": "httpx2",
-    "cloudevents": "cloudevents",
-    "otel": "opentelemetry.sdk",
-    "oidc": "jwt",
-    "llm": "pydantic_ai",
-    "crypto": "cryptography",
-}
+# The extras that something uses, by the module that shows them; names that are only reserved are left out.
+EXTRAS: Final = {"xes": "defusedxml", "otel": "opentelemetry.sdk"}
+
+_UNSET: Final = {"loop": "choreography"}
+"""What an empty setting comes to."""
 
 app = App(
     name="doctor",
@@ -179,6 +170,6 @@ def _application(session: Session) -> Iterator[Check]:
 
 def _settings(session: Session) -> Iterator[Check]:
     for name, field in Settings.model_fields.items():
-        value = getattr(session.settings, name)
+        value = getattr(session.settings, name) or (session.by if name == "by" else _UNSET.get(name, ""))
         origin = session.loaded.origins[name]
         yield Check("ok", f"setting {name}", f"{value!r} from {origin} ({field.description})")

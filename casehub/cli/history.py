@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from typing import Annotated, Any
 
 from cyclopts import App, Parameter
@@ -19,7 +20,7 @@ from casehub.cli.words import event_types_of
 from casehub.control import ControlClient
 from casehub.errors import HubClosedError, NotReachableError, SettingsError
 from casehub.events import CaseEnded, CaseId, Event
-from casehub.query import EventQuery, name_of
+from casehub.query import EventQuery, matches
 from casehub.record import read_case
 from casehub.spi import CaseStore
 
@@ -100,7 +101,8 @@ async def tail_events(
         asked = await _query(session, store, case, type, definition, after or 0, limit)
         position = await store.log.position() if after is None else after
         if after is None and limit:
-            for event in reversed(await store.log.query(_last(asked, position, limit))):
+            last = replace(asked, upto=position, newest=True, limit=limit)
+            for event in reversed(await store.log.query(last)):
                 _print(session.printer, event)
     await _follow(session, asked, position)
 
@@ -158,18 +160,6 @@ async def _query(
     )
 
 
-def _last(asked: EventQuery, position: int, limit: int) -> EventQuery:
-    return EventQuery(
-        types=asked.types,
-        tenant=asked.tenant,
-        case=asked.case,
-        definition=asked.definition,
-        upto=position,
-        newest=True,
-        limit=limit,
-    )
-
-
 async def _follow(session: Session, asked: EventQuery, after: int) -> None:
     """Print what is asked for behind a position: what there is, and, beside a worker process, what comes."""
     printer = session.printer
@@ -191,7 +181,7 @@ async def _print_live(printer: Printer, client: ControlClient, asked: EventQuery
     with suppress(HubClosedError, NotReachableError):
         async for event in client.watch(*names, case=asked.case, after=after):
             after = event.seq
-            if (not asked.types or name_of(event) in asked.types) and asked.definition in (None, event.definition):
+            if matches(asked, event):
                 _print(printer, event)
             if asked.case is not None and isinstance(event, CaseEnded):
                 return
@@ -202,11 +192,7 @@ async def _behind(store: CaseStore, asked: EventQuery, after: int) -> AsyncItera
     """Everything in the log behind a position."""
     async for batch in store.log.tail(after, asked.tenant):
         for event in batch:
-            if (
-                asked.case in (None, event.case)
-                and asked.definition in (None, event.definition)
-                and (not asked.types or name_of(event) in asked.types)
-            ):
+            if matches(asked, event):
                 yield event
 
 

@@ -64,7 +64,7 @@ async def export_events(
         if case is not None:
             with known(session, case):
                 await read_case(store, case, tenant)
-        with _bar() as bar:
+        with _bar() as bar, _writing(out):
             summary = await export(
                 store.log,
                 _standard_output() if out is None else Path(out),
@@ -106,7 +106,7 @@ async def replay_log(
 ) -> None:
     """Feed a real event log into cases."""
     session = Session(common)
-    path = _log_in(file)
+    path = log_in(file)
     if limit is not None and limit < 1:
         raise SettingsError(f"--limit {limit}: at least 1")
     definition = _definition(case)
@@ -170,11 +170,23 @@ def _print(printer: Printer, summary: ReplaySummary) -> None:
         printer.document(summary.as_dict())
 
 
-def _log_in(file: str) -> Path:
-    """The file of a log. Raises `SettingsError` where there is none."""
+@contextmanager
+def _writing(out: str | None) -> Iterator[None]:
+    """An `--out` that cannot be written is the caller's to mend."""
+    try:
+        yield
+    except OSError as error:
+        if out is None:
+            raise
+        raise SettingsError(f"--out {out}: {error.strerror or error}; give a file that can be written") from None
+
+
+def log_in(file: str, option: str = "") -> Path:
+    """The file of a log, given with an option or without. Raises `SettingsError` where there is none."""
     path = Path(file)
     if not path.is_file():
-        raise SettingsError(f"{file}: there is no such file; give the path of a log in XES (.xes or .xes.gz)")
+        given = f"{option} {file}" if option else file
+        raise SettingsError(f"{given}: there is no such file; give the path of a log in XES (.xes or .xes.gz)")
     return path
 
 

@@ -128,7 +128,7 @@ class Session:
         if not os.access(path, os.R_OK):  # to open and close the file would take SQLite's locks from this process
             raise PermissionError(f"database {path}: this user may not read it; act as the one who runs 'casehub up'")
         store = store_of(self.settings.db, read_only=True)
-        await store.open(_nothing)
+        await store.open(lambda turns: None)
         try:
             yield store
         finally:
@@ -155,10 +155,6 @@ def log_to_stderr(level: str, form: str = "auto") -> None:
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         cache_logger_on_first_use=False,
     )
-
-
-def _nothing(turns: object) -> None:
-    """What is read only publishes nothing."""
 
 
 def _login() -> str:

@@ -18,14 +18,6 @@ from casehub.lookup import adapter
 from casehub.replay import ReplaySummary, replay
 
 
-def log_in(file: str) -> Path:
-    """The file of a log. Raises `SettingsError` when it is not there."""
-    path = Path(file)
-    if not path.is_file():
-        raise SettingsError(f"--replay {file}: there is no such file; give the path of a log in XES (.xes or .xes.gz)")
-    return path
-
-
 async def replay_first(hub: CaseHub, path: Path, printer: Printer, asked_to_stop: asyncio.Event) -> bool:
     """Feed the log into the store of a hub that is not open yet, from where an earlier run has got to.
 

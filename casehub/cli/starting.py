@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
-from casehub.case import Case
+from casehub.case import Case, raise_outcome
 from casehub.cli.application import definitions_of
 from casehub.cli.cases import show
 from casehub.cli.desk import Desk, desk
@@ -22,16 +22,13 @@ from casehub.cli.words import data_of, facts_of, meant
 from casehub.control import RemoteCase
 from casehub.durations import duration
 from casehub.errors import (
-    CaseCancelledError,
     CaseExistsError,
-    CaseFaultedError,
-    CaseStalledError,
+    CaseOutcomeError,
     SettingsError,
     UnknownNameError,
     did_you_mean,
 )
 from casehub.lifecycle import CaseStatus
-from casehub.record import CaseRecord
 
 start_app = App(
     name="start",
@@ -90,7 +87,7 @@ async def start_case(
     else:
         session.printer.say(f"case {case.id} of {name}: started, {record.state.status}")
         session.printer.say(f"follow it: {session.hint(f'case watch {case.id}')}")
-    raise_outcome(record)
+    raise_outcome(record.state)  # for the exit code
 
 
 def _name(definition: str, at: Desk) -> str:
@@ -137,7 +134,7 @@ async def _wait(at: Desk, case: Case | RemoteCase, limit: timedelta | None, *, t
             f"case {case.id!r} was not done after {time.monotonic() - began:.1f}s; {goes_on}: "
             f"'{at.session.hint(f'case explain {case.id}')}' says why"
         ) from None
-    except (CaseStalledError, CaseFaultedError, CaseCancelledError):
+    except CaseOutcomeError:
         pass  # it is shown first
 
 
@@ -186,14 +183,3 @@ async def _next_one() -> bool:
     finally:
         loop.remove_reader(sys.stdin)
     return not (sys.stdin.readline() or "q").strip().lower().startswith("q")
-
-
-def raise_outcome(record: CaseRecord) -> None:
-    """Raise what a case that did not go well comes to, for the exit code; nothing for one that goes on."""
-    state = record.state
-    if state.stalled:
-        raise CaseStalledError(state.id, state.stalled)
-    if state.status is CaseStatus.FAULTED:
-        raise CaseFaultedError(state.id, state.reason)
-    if state.status is CaseStatus.CANCELLED:
-        raise CaseCancelledError(state.id, state.ended_by, state.reason)

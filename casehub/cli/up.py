@@ -16,9 +16,10 @@ from typing import Annotated, Any, Final
 from cyclopts import App, Parameter
 
 from casehub.cli.application import InFile, hub_of
+from casehub.cli.logs import log_in
 from casehub.cli.options import Common, Session, log_to_stderr
 from casehub.cli.output import Printer
-from casehub.cli.replaying import log_in, replay_first
+from casehub.cli.replaying import replay_first
 from casehub.cli.text import note
 from casehub.control import socket_of
 from casehub.control_server import listening
@@ -83,7 +84,7 @@ async def up(
     database = _file_of(hub, session)
     socket = socket_of(database)
     limit = duration(settings.drain_timeout).total_seconds()
-    log = None if replay is None else log_in(replay)
+    log = None if replay is None else log_in(replay, "--replay")
     with Stop(limit) as stop:
         if log is not None and not await replay_first(hub, log, session.printer, stop.asked):
             note("stopped; the replay goes on at the next start")

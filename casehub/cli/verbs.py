@@ -7,12 +7,11 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from casehub.case import Case, Wait
+from casehub.case import Case, Wait, raise_outcome
 from casehub.cli.cases import show
 from casehub.cli.desk import Desk, desk, known
 from casehub.cli.options import Acting, Session
 from casehub.cli.output import progress
-from casehub.cli.starting import raise_outcome
 from casehub.cli.words import facts_of, meant
 from casehub.control import RemoteCase
 from casehub.durations import duration
@@ -153,4 +152,4 @@ async def _tell(at: Desk, id: str, *, whole: bool) -> None:
     else:
         printer.say(f"case {id}: {record.state.status}")
     if whole:
-        raise_outcome(record)
+        raise_outcome(record.state)  # for the exit code

@@ -1,12 +1,23 @@
 """The engine: how one case turns inputs into events, and how a hub works many of them.
 
-live         one case as a pure object: an input in, the events that follow out
-intake       what each kind of input says
-reactors     what follows from each kind of event
-agenda       which bindings are eligible, and why others are not
-choreography the default loop control
-deliberation asking a loop control that awaits
-pump         the one writer: inbox, turns, commit, dispatch
-executor     running a worker's attempt
-timers       the one timer wheel
+Pure, from the input to what follows from it:
+
+    live          one case as an object: an input in, a turn of events out
+    intake        what each kind of input says
+    reports       what a report of work done elsewhere says
+    reactors      what follows from each kind of event
+    agenda        which bindings are eligible, and why others are not
+    choreography  the default loop control
+
+Around it, what awaits:
+
+    pump          the one writer: inbox, turns, commit, dispatch
+    bulk          many inputs for many pumps at once
+    recovery      when the store says no
+    waiters       who waits for something in a case
+    deliberation  when a loop control that awaits is due, asking it, what its answer comes to
+    executor      running a worker's attempt
+    timers        the one timer wheel
+    runtime       what all pumps share
+    watchdog      which code holds the event loop up
 """

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from casehub.engine.live import LiveCase
 from casehub.engine.pump import Pump
-from casehub.engine.recovery import commit
+from casehub.engine.recovery import commit, matters
 from casehub.engine.runtime import Runtime, Ticket
 from casehub.inputs import Input
 from casehub.spi import Turn
@@ -64,13 +64,13 @@ async def take_together(entries: Sequence[Entry], runtime: Runtime, ready: Ready
             pump.take(entry, share.taken)
             if entry.error is not None:
                 share.ready = False
-            elif (turn := share.taken[-1][1]).events:
+            elif matters(turn := share.taken[-1][1]):
                 turns.append(turn)
     results = await commit(turns, runtime) if turns else ()
     known = None if results is None else dict(zip(map(id, turns), results, strict=True))
     for pump in roles:
         taken = shares[pump].taken
-        own = None if known is None else [known[id(turn)] for _, turn in taken if turn.events]
+        own = None if known is None else [known[id(turn)] for _, turn in taken if matters(turn)]
         pump.leave_role(await pump.finish(taken, own))
     for pump in roles:
         if any(isinstance(entry, Entry) and not (entry.turn or entry.error) for entry, _ in shares[pump].taken):

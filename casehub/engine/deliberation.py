@@ -12,10 +12,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+import anyio
+
 from casehub.binding import Binding
 from casehub.durations import duration
 from casehub.engine.agenda import held_back, hold
 from casehub.engine.intake import message_of
+from casehub.engine.timers import TimerWheel
 from casehub.errors import LoopControlError
 from casehub.events import (
     CaseStatusChanged,
@@ -87,6 +90,9 @@ class Deliberations:
         elif self.awaiting and any(kind.__dict__.get("name") == self.awaiting for kind in type(event).__mro__):
             self.awaiting = ""
             self._reconsider = True
+        if isinstance(event, DeliberationCancelled):  # whoever called it off: none is under way, and the next is due
+            self.under_way = None
+            self.base = None
 
     def due(self, state: CaseState, eligible: Sequence[Binding]) -> bool:
         """Whether the loop control is to be asked now."""
@@ -109,8 +115,6 @@ class Deliberations:
 
     def cancel(self, state: CaseState) -> Iterator[Event]:
         """Call off the one under way: its answer will be void."""
-        self.under_way = None
-        self.base = None
         yield DeliberationCancelled(deliberation=state.deliberation)
 
     def answer(
@@ -281,32 +285,73 @@ def _check_writes(name: str, writes: Sequence[object]) -> None:
             )
 
 
-async def deliberate(loop: LoopControl, question: Question, number: int, as_of: int) -> Deliberated:
-    """Ask the loop control. What it raises becomes the input's `error`; deadlines are the caller's."""
-    answer: Answer
-    try:
-        answer = await loop.select(question.view, list(question.eligible))
-        chosen, selection = check_answer(loop, question.eligible, answer)
-    except asyncio.CancelledError as error:
-        # One that nobody here asked for comes from what select awaited, such as a client that was closed.
-        task = asyncio.current_task()
-        if task is None or task.cancelling():
-            raise
-        wrapped = LoopControlError(f"it was cancelled from within: {error or 'CancelledError'}")
-        return Deliberated(number=number, error=wrapped, by="loop")
-    except Exception as error:
-        return Deliberated(number=number, error=error, by="loop")
-    defer = selection.defer
-    return Deliberated(
-        number=number,
-        chosen=tuple(binding.name for binding in chosen),
-        rationale=selection.rationale,
-        writes=tuple(selection.writes),
-        stamps=question.stamps,
-        as_of=as_of,
-        strict=selection.strict,
-        defer_until=None if defer is None else defer.until,
-        defer_after=None if defer is None or defer.after is None else duration(defer.after),
-        defer_on="" if defer is None or defer.on is None else defer.on.name,
-        by="loop",
-    )
+class Asking:
+    """A loop control that is asked, or is about to be. `called_off`: its answer is not wanted any more.
+
+    It is made when the deliberation has been committed: only then is it known what the log answers as of.
+    """
+
+    __slots__ = ("_as_of", "_question", "_scope", "called_off", "number")
+
+    def __init__(self, started: DeliberationStarted, question: Question) -> None:
+        self.number = started.deliberation
+        self.called_off = False
+        self._as_of = question.view.upto = started.as_of
+        self._question = question
+        self._scope: anyio.CancelScope | None = None
+
+    def wanted(self) -> bool:
+        """Whether its answer counts, as far as this process knows."""
+        return not self.called_off
+
+    def call_off(self) -> None:
+        """Cancel it. Safe before it runs and after it ended."""
+        self.called_off = True
+        if self._scope is not None:
+            self._scope.cancel()
+
+    async def run(self, loop: LoopControl, wheel: TimerWheel) -> Deliberated | None:
+        """Ask, within the loop control's deadline, and say what came of it; None when it was called off."""
+        if not self.wanted():
+            return None
+        limit = duration(loop.deadline)
+        began = wheel.clock.monotonic()
+        with wheel.limit(limit) as self._scope:
+            answer = await self._ask(loop)
+        if not self.wanted():
+            return None
+        if self._scope.cancel_called:  # whatever it answered after its time was up is void
+            answer = Deliberated(number=self.number, timed_out=limit.total_seconds(), by="loop")
+        answer.seconds = wheel.clock.monotonic() - began
+        return answer
+
+    async def _ask(self, loop: LoopControl) -> Deliberated:
+        """The answer; what the loop control raises becomes the input's `error`."""
+        question, number = self._question, self.number
+        answer: Answer
+        try:
+            answer = await loop.select(question.view, list(question.eligible))
+            chosen, selection = check_answer(loop, question.eligible, answer)
+        except asyncio.CancelledError as error:
+            # One that nobody here asked for comes from what select awaited, such as a client that was closed.
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            wrapped = LoopControlError(f"it was cancelled from within: {error or 'CancelledError'}")
+            return Deliberated(number=number, error=wrapped, by="loop")
+        except Exception as error:
+            return Deliberated(number=number, error=error, by="loop")
+        defer = selection.defer
+        return Deliberated(
+            number=number,
+            chosen=tuple(binding.name for binding in chosen),
+            rationale=selection.rationale,
+            writes=tuple(selection.writes),
+            stamps=question.stamps,
+            as_of=self._as_of,
+            strict=selection.strict,
+            defer_until=None if defer is None else defer.until,
+            defer_after=None if defer is None or defer.after is None else duration(defer.after),
+            defer_on="" if defer is None or defer.on is None else defer.on.name,
+            by="loop",
+        )

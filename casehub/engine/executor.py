@@ -43,11 +43,27 @@ class LocalExecutor:
 
 
 class Attempt:
-    """One attempt that runs, or is about to. `called_off`: its result is not wanted any more."""
+    """One attempt that runs, or is about to. `called_off`: its result is not wanted any more.
 
-    __slots__ = ("_alarm", "_scope", "_wheel", "activation", "binding", "called_off", "expired", "number", "worker")
+    `view`: of the case as it was committed with the attempt, for a worker that looks in.
+    """
 
-    def __init__(self, activation: Activation, binding: Binding, worker: Worker, wheel: TimerWheel) -> None:
+    __slots__ = (
+        "_alarm",
+        "_scope",
+        "_view",
+        "_wheel",
+        "activation",
+        "binding",
+        "called_off",
+        "expired",
+        "number",
+        "worker",
+    )
+
+    def __init__(
+        self, activation: Activation, binding: Binding, worker: Worker, wheel: TimerWheel, view: CaseView | None
+    ) -> None:
         self.activation = activation
         self.binding = binding
         self.worker = worker
@@ -56,6 +72,7 @@ class Attempt:
         self.expired = False
         self._scope: anyio.CancelScope | None = None
         self._alarm: Alarm | None = None
+        self._view = view
         self._wheel = wheel
 
     @property
@@ -73,13 +90,13 @@ class Attempt:
             self._scope.cancel()
 
     async def run(
-        self, executor: Executor, resources: Mapping[str, Any], view: CaseView | None, scopes: type[anyio.CancelScope]
+        self, executor: Executor, resources: Mapping[str, Any], scopes: type[anyio.CancelScope]
     ) -> Returned | None:
         """Run the worker and say what came of it; None when it was called off.
 
-        `view`: for a worker that looks in; `scopes`: the class of cancel scopes of the running backend.
+        `scopes`: the class of cancel scopes of the running backend.
         """
-        limit = self.binding.policy.timeout
+        limit, view = self.binding.policy.timeout, self._view
         execution = None if view is None else WorkerExecution(self.id, self.binding.name, self.number, view)
         result = Returned(activation=self.id, attempt=self.number)
         if not self.wanted():
@@ -94,7 +111,7 @@ class Attempt:
                         execution.deadline = self._alarm.at
                         execution.beat = partial(self._beat, execution, seconds)
                 result.value = await executor.run(
-                    self.worker.function, self._arguments(resources, view, execution), is_async=self.worker.is_async
+                    self.worker.function, self._arguments(resources, execution), is_async=self.worker.is_async
                 )
         except asyncio.CancelledError as error:
             # A cancellation that neither this scope nor the hub asked for comes from the worker itself: a failure of it.
@@ -116,9 +133,7 @@ class Attempt:
             result.charges = execution.charges
         return result
 
-    def _arguments(
-        self, resources: Mapping[str, Any], view: CaseView | None, execution: WorkerExecution | None
-    ) -> dict[str, Any]:
+    def _arguments(self, resources: Mapping[str, Any], execution: WorkerExecution | None) -> dict[str, Any]:
         """A fresh object for each parameter, as the facts were when the activation was made."""
         arguments: dict[str, Any] = {}
         facts = self.activation.facts
@@ -131,7 +146,7 @@ class Attempt:
             elif source is Source.EXECUTION:
                 arguments[parameter.name] = execution
             elif source is Source.VIEW:
-                arguments[parameter.name] = view
+                arguments[parameter.name] = self._view
             else:
                 arguments[parameter.name] = resources[parameter.target]
         return arguments

@@ -82,7 +82,9 @@ class Intake:
         if input.signals and (change or heard):
             yield SignalReceived(signals=input.signals, reason=input.reason, by=input.by)
         if change:
-            yield ContextChanged(facts=changed, deleted=tuple(deleted), hidden=hidden, shown=shown, by=input.by)
+            cause = state.version if input.signals else 0
+            gone = tuple(deleted)
+            yield ContextChanged(facts=changed, deleted=gone, hidden=hidden, shown=shown, by=input.by, cause=cause)
 
     def returned(self, input: Returned) -> Iterator[Event]:
         activation = self.state.activations.get(input.activation)
@@ -116,7 +118,8 @@ class Intake:
             yield from self._failed(input, activation, binding, input.error, permanent=False)
 
     def timer_due(self, input: TimerDue) -> Iterator[Event]:
-        if input.timer in self.state.timers:
+        due = self.state.timers.get(input.timer)
+        if due is not None and (input.due is None or due <= input.due):  # it may have been set anew since it came due
             yield TimerFired(timer=input.timer, by=f"timer:{input.timer}")
 
     def adopt(self, input: Adopt) -> Iterator[Event]:
@@ -134,13 +137,14 @@ class Intake:
         for activation in list(state.activations.values()):
             if activation.status is ActivationStatus.RUNNING:
                 lost = activation.interruptions + 1 >= INTERRUPTIONS
+                exhausted = self.structure.bindings[activation.binding].policy.outcomes.exhausted
                 yield WorkerExecutionInterrupted(
                     binding=activation.binding,
                     activation=activation.id,
                     worker=activation.worker,
                     attempt=activation.attempt,
                     settled=lost,
-                    then=OnOutcome.FAULT_ITEM if lost else OnOutcome.RETRY,
+                    then=exhausted if lost else OnOutcome.RETRY,
                 )
         if state.status.active:
             yield from self._start_pending()
@@ -304,7 +308,10 @@ def same(one: Plain | Absent, other: Plain) -> bool:
 
 def message_of(error: BaseException) -> str:
     """What an error says, as text that any store can write."""
-    text = str(error) or type(error).__name__
+    try:
+        text = str(error) or type(error).__name__
+    except Exception as broken:
+        text = f"its text raised {type(broken).__name__}"
     text = text.encode("utf-8", "replace").decode().replace("\0", "")
     return text if len(text) <= 2_000 else text[:1_997] + "..."
 

@@ -15,7 +15,7 @@ from typing import Any
 from casehub.binding import Binding
 from casehub.engine.agenda import Agenda, explain, held_back, hold, holds, occurrence, withheld
 from casehub.engine.deliberation import Deliberations, Question, check_answer, fingerprint, hindered, stamps_of
-from casehub.engine.intake import INTAKE, Intake
+from casehub.engine.intake import INTAKE, Intake, message_of
 from casehub.engine.reactors import REACTORS, at_start
 from casehub.engine.reports import reported
 from casehub.errors import CaseHubError, InputRefusedError, LoopControlError
@@ -45,7 +45,7 @@ from casehub.events import (
     WorkerScheduled,
 )
 from casehub.explanation import Explanation, Verdict
-from casehub.inputs import Cancel, Deliberated, Input, Reported, Start
+from casehub.inputs import NEVER, Adopt, Cancel, Deliberated, Input, Reported, Start
 from casehub.lifecycle import CASE_TRANSITIONS, CaseStatus, allows, check_case
 from casehub.policies import OnOutcome
 from casehub.query import EventLog
@@ -81,7 +81,7 @@ class LiveCase:
         self.agenda = Agenda(structure, state)
         self.deliberations = Deliberations()
         self._intake = Intake(state, structure, chance)
-        self._turn = Turn(Envelope(case=state.id))
+        self._turn = Turn(Envelope(case=state.id, at=state.changed_at or NEVER))
         self._fault: CaseFaulted | None = None
         self._handles = loop.handles
         if state.control is None:
@@ -97,10 +97,9 @@ class LiveCase:
         state = self.state
         if state.changed_at is not None and input.at < state.changed_at:
             input.at = state.changed_at  # a case's own time never goes back, whatever clocks do
-        definition = state.definition or self.structure.name
         envelope = Envelope(
             case=state.id,
-            definition=definition,
+            definition=state.definition or self.structure.name,
             tenant=state.tenant,
             turn=state.turn + 1,
             version=state.version + 1,
@@ -109,7 +108,7 @@ class LiveCase:
         turn = self._turn = Turn(envelope, key=input.key)
         try:
             self._record(self._first(input))
-            if type(input) is Start:
+            if turn.events and type(input) in (Start, Adopt):
                 self._record(at_start(state, self.structure))
             if not state.status.ended:
                 self._settle()
@@ -118,13 +117,15 @@ class LiveCase:
                 raise
             # User code in a condition or a loop control: the case faults, visibly, and no other case notices.
             self._handles = frozenset()  # whoever raised is not asked about the end
-            reason = str(error) if isinstance(error, CaseHubError) else f"{type(error).__name__}: {error}"
-            self._end(CaseFaulted(before=state.status, reason=reason))
+            kind = "" if isinstance(error, CaseHubError) else f"{type(error).__name__}: "
+            self._end(CaseFaulted(before=state.status, reason=kind + message_of(error)))
         turn.status = state.status
         turn.stalled = bool(state.stalled)
         return turn
 
     def _first(self, input: Input) -> Iterable[Event]:
+        if not self.state.version and type(input) is not Start:
+            raise InputRefusedError(f"case {self.state.id!r} has not been started; its start was refused")
         if type(input) is Cancel:
             return self._cancel(input)
         if type(input) is Deliberated:
@@ -134,9 +135,8 @@ class LiveCase:
         return INTAKE[type(input)](self._intake, input)
 
     def _cancel(self, input: Cancel) -> Iterable[Event]:
-        status = self.state.status
-        check_case(self.state.id, "be cancelled", status, CaseStatus.CANCELLED)
-        self._end(CaseCancelled(before=status, reason=input.reason, by=input.by))
+        check_case(self.state.id, "be cancelled", self.state.status, CaseStatus.CANCELLED)
+        self._end(CaseCancelled(before=self.state.status, reason=input.reason, by=input.by))
         return ()
 
     def _record(self, events: Iterable[Event]) -> None:
@@ -359,8 +359,8 @@ class LiveCase:
         return CaseView(state, state.facts, self.structure.types, self.log, self._turn.envelope.at)
 
     def explain(self, binding: str | None = None) -> list[Explanation]:
-        """The verdict on one binding, or on all of them."""
-        bindings = self.structure.bindings.values() if binding is None else (self.structure.bindings[binding],)
+        """The verdict on one binding, or on all of them. Raises `UnknownNameError`."""
+        bindings = self.structure.bindings.values() if binding is None else (self.structure.binding(binding),)
         return [self._explained(each) for each in bindings]
 
     def _explained(self, binding: Binding) -> Explanation:

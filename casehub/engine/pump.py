@@ -11,18 +11,17 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
-from typing import Any, Final, TypeVar
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, TypeVar
 
-import anyio
 import structlog
 
-from casehub.durations import duration
-from casehub.engine.deliberation import deliberate
+from casehub.engine.deliberation import Asking
 from casehub.engine.executor import Attempt
 from casehub.engine.live import LiveCase
-from casehub.engine.recovery import back_off, commit, reload, repeated, sort_out
+from casehub.engine.recovery import back_off, commit, matters, reload, repeated, sort_out
 from casehub.engine.runtime import Runtime, Ticket
+from casehub.engine.waiters import Waiters
 from casehub.envelope import subtypes
 from casehub.errors import CaseHubError, LimitError
 from casehub.events import (
@@ -33,7 +32,7 @@ from casehub.events import (
     WorkerExecutionFinished,
     WorkerExecutionStarted,
 )
-from casehub.inputs import NEVER, Deliberated, Input, TimerDue
+from casehub.inputs import NEVER, Input, TimerDue
 from casehub.spi import CommitResult, Committed, Turn
 
 log = structlog.get_logger("casehub.engine")
@@ -43,7 +42,7 @@ BATCH: Final = 16
 """Inputs that a pump takes before it commits."""
 SLICE: Final = 0.001
 """Seconds after which a pump lets the event loop go round."""
-Work = Attempt | DeliberationStarted
+Work = Attempt | Asking
 _OUTCOMES: Final = frozenset(subtypes(WorkerExecutionFinished))
 
 
@@ -51,11 +50,10 @@ class Pump:
     """The inbox of a case and the role of working it."""
 
     __slots__ = (
-        "_deliberation",
+        "_asking",
         "_idle",
-        "_readers",
+        "_taken",
         "_uncommitted",
-        "_unwinding",
         "_waiters",
         "attempts",
         "inbox",
@@ -73,11 +71,10 @@ class Pump:
         self.pumping = False
         self.attempts: dict[ActivationId, Attempt] = {}
         self.visitors = 0
-        self._deliberation: anyio.CancelScope | None = None
+        self._asking: Asking | None = None
+        self._taken: Sequence[tuple[Ticket, Turn]] = ()
         self._uncommitted = False
-        self._unwinding: list[asyncio.Future[None]] = []
-        self._waiters: list[tuple[Callable[[LiveCase], Any], asyncio.Future[Any]]] = []
-        self._readers: list[tuple[Callable[[LiveCase], Any], asyncio.Future[Any]]] = []
+        self._waiters = Waiters(runtime)
 
     # ---- from outside
 
@@ -90,11 +87,7 @@ class Pump:
 
         Raises what refused it, or `LimitError` when the inbox is full. Cancelling abandons the wait and nothing else.
         """
-        self.visitors += 1
-        try:
-            return await self._submit(input)
-        finally:
-            self._left()
+        return await self._visit(self._submit(input))
 
     async def _submit(self, input: Input) -> Turn:
         bound = self.live.structure.definition.limits.inbox
@@ -114,39 +107,31 @@ class Pump:
         """Look at the case as last committed."""
         if not self._uncommitted:
             return look(self.live)
-        found: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._readers.append((look, found))
-        self.visitors += 1
-        try:
-            return await found
-        finally:
-            self._left()
+        (seen,) = await self._visit(self._waiters.until(lambda live: (look(live),)))
+        return seen
 
     async def until(self, test: Callable[[LiveCase], T | None]) -> T:
         """Wait until `test` of the committed case gives something; what it raises comes through."""
-        found: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        if not self._uncommitted and _tested(test, self.live, found):
-            return await found
-        self._waiters.append((test, found))
-        self.visitors += 1
-        try:
-            return await found
-        finally:
-            found.cancel()
-            self._left()
+        if not self._uncommitted and (answer := test(self.live)) is not None:
+            return answer
+        return await self._visit(self._waiters.until(test))
 
     async def unwound(self) -> None:
         """Wait until nothing that this pump started runs any more."""
         while self.attempts:
-            ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._unwinding.append(ended)
-            await ended
+            await self._waiters.woken()
 
     async def committed(self) -> None:
         """Wait until the inbox is empty and what was taken is committed."""
         while self.pumping:
-            await self.read(lambda live: None)
-            await asyncio.sleep(0)
+            await self._waiters.woken()
+
+    async def _visit(self, wait: Awaitable[T]) -> T:
+        self.visitors += 1
+        try:
+            return await wait
+        finally:
+            self._left()
 
     def _left(self) -> None:
         self.visitors -= 1
@@ -156,26 +141,26 @@ class Pump:
     @property
     def busy(self) -> bool:
         """Whether something runs, waits to run, or is waited for."""
-        return bool(self.pumping or self.inbox or self.attempts or self._deliberation or self.visitors)
+        return bool(self.pumping or self.inbox or self.attempts or self._asking or self.visitors)
 
     def forget_waiters(self, error: Exception) -> None:
         """Tell whoever waits that nobody will answer."""
-        for _, found in (*self._waiters, *self._readers):
-            if not found.done():
-                found.set_exception(error)
-        for ticket in self.inbox:
-            ticket.refuse(error)
+        self._waiters.refuse(error)
+        for ticket in (*(ticket for ticket, _ in self._taken), *self.inbox):
+            if ticket.taken is not None:
+                ticket.refuse(error)
 
     def call_off(self) -> None:
         """Cancel everything that runs, for good: the log knows what to run again."""
         for attempt in self.attempts.values():
             attempt.call_off()
-        if self._deliberation is not None:
-            self._deliberation.cancel()
+        if self._asking is not None:
+            self._asking.call_off()
 
     # ---- the role
 
     def _enter(self, ticket: Ticket) -> None:
+        self.runtime.check_open()
         if ticket.input.at is NEVER:
             ticket.input.at = self.runtime.clock.now()
         self.inbox.append(ticket)
@@ -198,6 +183,7 @@ class Pump:
     def _give_role_up(self) -> None:
         self.pumping = False
         self.runtime.pumping -= 1
+        self._waiters.wake()
 
     async def _pump(self, begun: Sequence[Work] = ()) -> None:
         began = time.perf_counter()
@@ -225,7 +211,6 @@ class Pump:
                 return
             self._give_role_up()
             result = await self._work(work[0])
-            began = time.perf_counter()
             if result is not None:
                 result.at = self.runtime.clock.now()
                 self.inbox.append(Ticket(result))
@@ -233,7 +218,9 @@ class Pump:
                 return
             self.take_role()
 
-    def _start_apart(self, work: Sequence[Work]) -> None:
+    def _start_apart(self, work: list[Work]) -> None:
+        if self.runtime.draining:
+            self._leave(work)
         for each in work:
             self.runtime.spawn(self._work_apart, each)
 
@@ -242,14 +229,17 @@ class Pump:
         for each in work:
             if isinstance(each, Attempt):
                 self.attempts.pop(each.id, None)
+            elif self._asking is each:
+                self._asking = None
         work.clear()
+        self._waiters.wake()
 
     async def _round(self) -> list[Work]:
         """Take a batch of inputs, commit their turns, and answer with what they start."""
-        taken: list[tuple[Ticket, Turn]] = []
+        self._taken = taken = list[tuple[Ticket, Turn]]()
         for _ in range(min(BATCH, len(self.inbox))):
             self.take(self.inbox.popleft(), taken)
-        turns = [turn for _, turn in taken if turn.events]
+        turns = [turn for _, turn in taken if matters(turn)]
         return await self.finish(taken, await commit(turns, self.runtime) if turns else ())
 
     def take(self, ticket: Ticket, taken: list[tuple[Ticket, Turn]]) -> None:
@@ -262,19 +252,20 @@ class Pump:
             ticket.refuse(error)
 
     async def finish(self, taken: Sequence[tuple[Ticket, Turn]], results: Sequence[CommitResult] | None) -> list[Work]:
-        """After the commit: answer, and say what is started. `results`: of the turns that have events."""
+        """After the commit: answer, and say what is started. `results`: of the turns that matter to the store."""
         done = taken
         if results is None or not all(type(result) is Committed for result in results):
             done = await self._recover(taken, results)
-        self._uncommitted = False
+        self._taken, self._uncommitted = (), False
         work: list[Work] = []
         for ticket, turn in done:
             if turn.events:
                 self._started_by(turn, work)
             if isinstance(ticket.input, TimerDue):
-                self.runtime.wheel.taken(self.live.state.tenant, self.live.state.id, ticket.input.timer)
+                state, timer = self.live.state, ticket.input.timer
+                self.runtime.wheel.taken(state.tenant, state.id, timer, state.timers.get(timer))
             ticket.answer(turn)
-        self._tell()
+        self._waiters.tell(self.live)
         return work
 
     def _started_by(self, turn: Turn, work: list[Work]) -> None:
@@ -290,16 +281,20 @@ class Pump:
                 if activation is not None and activation.attempt == event.attempt:  # type: ignore[attr-defined]  # by its class
                     binding = live.structure.bindings[activation.binding]
                     worker = binding.worker_named(activation.worker)
-                    attempt = self.attempts[activation.id] = Attempt(activation, binding, worker, wheel)
+                    # What it sees is what is committed, whatever comes before it runs.
+                    view = live.view(self.runtime.bus.position) if worker.looks_in else None
+                    attempt = self.attempts[activation.id] = Attempt(activation, binding, worker, wheel, view)
                     work.append(attempt)
             elif kind is WorkerExecutionCancelled:
                 running = self.attempts.get(event.activation)  # type: ignore[attr-defined]  # by its class
                 if running is not None:
                     running.call_off()
-            elif kind is DeliberationStarted and live.deliberations.under_way == event.deliberation:  # type: ignore[attr-defined]  # by its class
-                work.append(event)  # type: ignore[arg-type]  # by its class
-            elif kind is DeliberationCancelled and self._deliberation is not None:
-                self._deliberation.cancel()
+            elif isinstance(event, DeliberationStarted) and live.deliberations.under_way == event.deliberation:
+                if (question := live.deliberations.question) is not None:
+                    self._asking = Asking(event, question)
+                    work.append(self._asking)
+            elif kind is DeliberationCancelled and self._asking is not None:
+                self._asking.call_off()
         for due in turn.timers.values():
             if due is not None:
                 wheel.note(due)
@@ -316,83 +311,30 @@ class Pump:
     async def _work(self, work: Work) -> Input | None:
         self.runtime.working += 1
         try:
-            if isinstance(work, DeliberationStarted):
-                return await self._deliberate(work)
-            live = self.live
-            view = live.view(self.runtime.bus.position) if work.worker.looks_in else None
-            resources = self.runtime.resources.get(live.structure.name, {})
+            if isinstance(work, Asking):
+                return await self._ask(work)
+            resources = self.runtime.resources.get(self.live.structure.name, {})
             try:
-                return await work.run(self.runtime.executor, resources, view, self.runtime.scopes)
+                return await work.run(self.runtime.executor, resources, self.runtime.scopes)
             finally:
                 if self.attempts.get(work.id) is work:
                     del self.attempts[work.id]
-                for waiter in self._unwinding:
-                    if not waiter.done():
-                        waiter.set_result(None)
-                self._unwinding.clear()
+                self._waiters.wake()
         finally:
             self.runtime.working -= 1
 
-    async def _deliberate(self, started: DeliberationStarted) -> Deliberated | None:
-        live, clock = self.live, self.runtime.clock
-        question = live.deliberations.question
-        if question is None:
-            return None
-        question.view.upto = started.as_of
-        limit = duration(live.loop.deadline).total_seconds()
-        began = clock.monotonic()
-        answer: Deliberated | None = None
-        with anyio.CancelScope() as scope:
-            self._deliberation = scope
-            alarm = self.runtime.wheel.alarm(limit, scope.cancel)
-            try:
-                answer = await deliberate(live.loop, question, started.deliberation, started.as_of)
-            finally:
-                alarm.cancel()
-                if self._deliberation is scope:
-                    self._deliberation = None
-        seconds = clock.monotonic() - began
-        if scope.cancel_called:
-            answer = None  # whatever it answered after it was called off is void
-        if answer is None:
-            if self.live.deliberations.under_way != started.deliberation or self.runtime.draining:
-                return None
-            answer = Deliberated(number=started.deliberation, timed_out=limit, by="loop")
-        answer.seconds = seconds
-        return answer
+    async def _ask(self, asking: Asking) -> Input | None:
+        try:
+            return await asking.run(self.live.loop, self.runtime.wheel)
+        finally:
+            if self._asking is asking:
+                self._asking = None
 
     async def _recover(
         self, taken: Sequence[tuple[Ticket, Turn]], results: Sequence[CommitResult] | None
     ) -> list[tuple[Ticket, Turn]]:
         """Find out what was committed, go on from there, and put back what was not."""
-        self.live = await reload(self.live, self.runtime)
+        self.live = await reload(self.live, self.runtime, taken)
         done, again = sort_out(self.live, taken, results)
         self.inbox.extendleft(reversed(again))
         return done
-
-    # ---- who waits
-
-    def _tell(self) -> None:
-        readers, self._readers = self._readers, []
-        for look, read in readers:
-            if not read.done():
-                read.set_result(look(self.live))
-        if self._waiters:
-            self._waiters = [
-                (test, found)
-                for test, found in self._waiters
-                if not found.done() and not _tested(test, self.live, found)
-            ]
-
-
-def _tested(test: Callable[[LiveCase], T | None], live: LiveCase, found: asyncio.Future[T]) -> bool:
-    """Whether a waiter has its answer, which may be an error."""
-    try:
-        answer = test(live)
-    except CaseHubError as error:
-        found.set_exception(error)
-        return True
-    if answer is None:
-        return False
-    found.set_result(answer)
-    return True

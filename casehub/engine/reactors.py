@@ -32,10 +32,10 @@ Reactor = Callable[[CaseState, Structure, Any], Iterable[Event]]
 
 
 def at_start(state: CaseState, structure: Structure) -> Iterator[Event]:
-    """Once the facts that a case starts with are there: milestones without an entry criterion are awaited, and
-    conditions that hold without any fact are tested, as if everything had changed."""
+    """Once the facts that a case starts with are there, or those it has meet another structure: milestones without an
+    entry criterion are awaited, and conditions that hold already are tested, as if everything had changed."""
     for milestone in structure.milestones.values():
-        if milestone.entry is None:
+        if milestone.entry is None and state.milestone(milestone.name).status is MilestoneStatus.PENDING:
             yield from _activate(state, milestone)
     change = ContextChanged(facts=dict.fromkeys((*structure.milestones_of, *structure.goals_of)))
     yield from list(try_milestones(state, structure, change))

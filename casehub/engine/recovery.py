@@ -16,7 +16,7 @@ from casehub.engine.runtime import Runtime, Ticket
 from casehub.envelope import Envelope, Event
 from casehub.errors import CaseHubError, FactError, LimitError, StoreError, StoreUnavailableError
 from casehub.inputs import Deliberated, Input, Returned
-from casehub.spi import CommitResult, Committed, Duplicate, Refused, TooLarge, Turn
+from casehub.spi import CommitResult, Committed, Conflict, Duplicate, Refused, TooLarge, Turn
 
 log = structlog.get_logger("casehub.engine")
 
@@ -28,6 +28,11 @@ CONFLICTS: Final = 3
 Taken = Sequence[tuple[Ticket, Turn]]
 
 
+def matters(turn: Turn) -> bool:
+    """Whether the store has to know of a turn. One that changed nothing leaves its key: the next with it is no other."""
+    return bool(turn.events or turn.key)
+
+
 async def commit(turns: Sequence[Turn], runtime: Runtime) -> Sequence[CommitResult] | None:
     """What the store says of the turns; None when nobody knows what has become of them."""
     try:
@@ -37,12 +42,23 @@ async def commit(turns: Sequence[Turn], runtime: Runtime) -> Sequence[CommitResu
         log.error("store.unavailable", case=turns[0].envelope.case, turns=len(turns), reason=str(error))
         return None
     except StoreError as error:
-        runtime.failures += 1
-        return [Refused(turn.events[0].name, str(error)) for turn in turns]
+        if len(turns) == 1:
+            runtime.failures += 1
+            return [Refused(turns[0].events[0].name if turns[0].events else "", str(error))]
+    alone: list[CommitResult] = []
+    for turn in turns:  # one of them cannot be written: the others can
+        result = await commit([turn], runtime)
+        if result is None:
+            return None
+        alone += result
+    return alone
 
 
-async def reload(live: LiveCase, runtime: Runtime) -> LiveCase:
-    """The case folded again from its log, however long the store is away."""
+async def reload(live: LiveCase, runtime: Runtime, taken: Taken) -> LiveCase:
+    """The case folded again from its log, however long the store is away.
+
+    What of `taken` is in the log after all is told its position, and so is everybody who listens.
+    """
     events: Sequence[Event] | None = None
     wait = 0.05
     while events is None:
@@ -52,6 +68,11 @@ async def reload(live: LiveCase, runtime: Runtime) -> LiveCase:
             log.warning("store.unavailable", case=live.state.id, again_in=wait, reason=str(error))
             await runtime.clock.sleep_until(runtime.clock.monotonic() + wait)
             wait = min(wait * 2, PATIENCE)
+    for _, turn in taken:
+        if not turn.envelope.seq and turn.events and turn.envelope.version <= len(events):
+            turn.envelope.seq = events[turn.envelope.version - 1].seq
+    if events:
+        runtime.bus.catch_up(events[-1].seq)
     state = live.state
     again = restore(state.id, events, live.structure, live.loop, live.log, runtime.chance)
     again.state.definition, again.state.tenant = state.definition, state.tenant
@@ -67,12 +88,14 @@ def sort_out(
     """What of a batch is done, and the tickets that are taken again, in order; the rest is refused.
 
     Without results (an unknown outcome) the log decides: this hub alone writes the case, so a turn is in it or is not.
+    A conflict is somebody else's doing where nothing before it fell: what follows a turn that fell was built on it.
     """
     done: list[tuple[Ticket, Turn]] = []
     again: list[Ticket] = []
+    fallen = False
     answers = iter(results or ())
     for ticket, turn in taken:
-        result = next(answers, None) if turn.events else None
+        result = next(answers, None) if matters(turn) else None
         last = turn.envelope.version + len(turn.events) - 1
         if not turn.events or isinstance(result, Committed) or (result is None and live.state.version >= last):
             done.append((ticket, turn))
@@ -83,12 +106,13 @@ def sort_out(
                 again.append(ticket)
             else:
                 ticket.refuse(error)
-        elif result is not None and ticket.conflicts >= CONFLICTS:
+        elif isinstance(result, Conflict) and not fallen and ticket.conflicts >= CONFLICTS:
             ticket.refuse(StoreError(f"case {live.state.id!r} is written by somebody else; one hub alone may own it"))
         else:
-            ticket.conflicts += result is not None
+            ticket.conflicts += isinstance(result, Conflict) and not fallen
             ticket.setbacks += result is None
             again.append(ticket)
+        fallen = fallen or not (result is None or isinstance(result, Committed))
     return done, again
 
 

@@ -7,7 +7,8 @@ comes due and then posts those that are. So recovery needs nothing, and a waitin
 from __future__ import annotations
 
 import heapq
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 
 import anyio
@@ -73,6 +74,16 @@ class TimerWheel:
         self._push(alarm)
         return alarm
 
+    @contextmanager
+    def limit(self, span: timedelta) -> Iterator[anyio.CancelScope]:
+        """Cancel what is in the block once a span of the monotonic clock is over; the scope says whether it was."""
+        with anyio.CancelScope() as scope:
+            alarm = self.alarm(span.total_seconds(), scope.cancel)
+            try:
+                yield scope
+            finally:
+                alarm.cancel()
+
     def called_off(self) -> None:
         """An alarm was called off; when most are, they are cleared away, however far off they were."""
         self._idle_alarms += 1
@@ -91,9 +102,11 @@ class TimerWheel:
             self._next = due
             self._changed.set()
 
-    def taken(self, tenant: str, case: CaseId, timer: TimerId) -> None:
-        """A timer that was posted has had its turn."""
+    def taken(self, tenant: str, case: CaseId, timer: TimerId, due: datetime | None = None) -> None:
+        """A timer that was posted has had its turn, or never will; `due`: what it is set for now, if it is."""
         self._posted.discard((tenant, case, timer))
+        if due is not None:
+            self.note(due)
 
     def next(self) -> float | None:
         """When the next thing is due, on the monotonic clock."""
@@ -141,6 +154,7 @@ class TimerWheel:
         wall = self.clock.now()
         if self._next is None or self._next > wall:
             return
+        self._next = None  # whatever is set from here on is noted: the answers need not have it
         due = await self._store.due(wall, BATCH + len(self._posted))
         fresh = [timer for timer in due if (timer.tenant, timer.case, timer.timer) not in self._posted]
         for timer in fresh:
@@ -152,12 +166,10 @@ class TimerWheel:
                 self._posted.discard(entry)
                 raise
             self.fired += 1
-        if not fresh:
-            # What is due has been posted and waits for its turn; what was set meanwhile has been noted.
-            self._next = None
-            upcoming = await self._store.next_due(wall)
-            if upcoming is not None:
-                self.note(upcoming)
+        if fresh:
+            self.note(wall)  # there may be more
+        elif (upcoming := await self._store.next_due(wall)) is not None:
+            self.note(upcoming)
 
     def _push(self, alarm: Alarm) -> None:
         self._count += 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -10,8 +11,12 @@ from casehub import (
     CaseCancelled,
     CaseDefinition,
     CaseEndedError,
+    CaseState,
     CaseStatus,
     CaseStatusChanged,
+    ChoreographyLoopControl,
+    ContextChanged,
+    Event,
     IllegalTransitionError,
     InputRefusedError,
     Signal,
@@ -20,7 +25,8 @@ from casehub import (
     WorkerResultDropped,
     WorkerScheduled,
 )
-from casehub.inputs import Start
+from casehub.events import TimerId
+from casehub.inputs import Start, TimerDue
 from tests.engine.core import Core, names, of
 
 
@@ -177,6 +183,29 @@ def test_a_refused_input_records_nothing_and_the_case_goes_on() -> None:
     assert (len(core.log), core.state.version) == (length, version)
     core.returns("work", 1)
     assert core.facts["b"] == 1
+
+
+class Refusing(ChoreographyLoopControl):
+    """Refuses when it hears of a change, which is not its business."""
+
+    handles = frozenset({ContextChanged})
+
+    def react(self, state: CaseState, event: Event) -> Iterable[Event]:
+        raise InputRefusedError("not today")
+
+
+def test_a_refusal_after_something_was_recorded_faults_the_case_and_leaves_no_gap_in_the_log() -> None:
+    core = Core(CaseDefinition("d", signals=["a"]), loop=Refusing())
+    core.start()
+    assert names(core.signal(a=1)) == ["SIGNAL_RECEIVED", "CONTEXT_CHANGED", "CASE_FAULTED"]
+    assert core.state.reason == "not today"
+    assert [event.version for event in core.log] == list(range(1, len(core.log) + 1))
+
+
+@pytest.mark.parametrize("timer", ["sla:nothing", "retry:c/work/1", "budget:case.calls", "odd"])
+def test_a_timer_that_is_not_set_comes_to_nothing(timer: str) -> None:
+    core = working()
+    assert core.take(TimerDue(timer=TimerId(timer))) == []
 
 
 def test_all_waiting_activations_are_called_off_in_order() -> None:

@@ -176,7 +176,7 @@ def play(operations: Sequence[tuple[str, Any]], *, slow: bool) -> Core:
     return core
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(operations=OPERATIONS, slow=st.booleans())
 def test_folding_the_log_gives_the_case_whatever_happened(operations: list[tuple[str, Any]], slow: bool) -> None:
     core = play(operations, slow=slow)  # the log is folded after every turn of it

@@ -41,6 +41,11 @@ def test_anything_else_is_refused_with_an_example_of_what_is_right(text: str) ->
         duration(text)
 
 
+def test_a_bare_number_is_refused_as_it_has_no_unit() -> None:
+    with pytest.raises(SettingsError, match=r"duration 0\.5 is not one: write numbers with units, such as '90s'"):
+        duration(0.5)  # type: ignore[arg-type]  # on purpose
+
+
 def test_a_negative_span_is_refused() -> None:
     with pytest.raises(SettingsError, match="is negative"):
         duration(timedelta(seconds=-1))

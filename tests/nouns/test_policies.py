@@ -61,8 +61,14 @@ def test_every_option_ends_up_in_the_policy() -> None:
 
 @pytest.mark.parametrize("option", ["refire", "on_failed", "on_declined", "on_expired", "on_exhausted"])
 def test_a_word_that_is_none_of_the_allowed_ones_is_refused(option: str) -> None:
-    with pytest.raises(ValueError, match="'sometimes'"):
+    with pytest.raises(SettingsError, match=f"{option}='sometimes': there is no such choice; known: "):
         policy_of({option: "sometimes"})  # type: ignore[misc]  # by name
+
+
+@pytest.mark.parametrize(("option", "meant"), [("wen", "when"), ("retries", "retry"), ("time_out", "timeout")])
+def test_an_option_that_is_none_is_refused_and_the_nearest_named(option: str, meant: str) -> None:
+    with pytest.raises(SettingsError, match=f"no option '{option}'; did you mean '{meant}'"):
+        policy_of({option: 1})  # type: ignore[misc]  # by name
 
 
 @pytest.mark.parametrize("word", ["retry", "reroute"])

@@ -12,6 +12,7 @@ from casehub import (
     CaseDefinition,
     CaseHub,
     DefinitionError,
+    Retry,
     Signal,
     WorkerExecutionFailed,
     absent,
@@ -521,3 +522,17 @@ def test_a_flag_is_a_fact_that_a_worker_writes() -> None:
     d = sound()
     d.flag("finel")
     assert problems(d) == ["flag 'finel': is a fact that no worker writes; did you mean 'final'?"]
+
+
+def test_options_of_a_binding_do_not_get_lost_on_a_worker_with_a_capability() -> None:
+    d = sound()
+
+    @d.worker(writes="x", capability="scoring", retry=Retry(2), on="facts")
+    async def score(facts: list[str]) -> int:
+        return 1
+
+    d.binding("scored", capability="scoring")
+    with pytest.raises(
+        DefinitionError, match=r"worker 'score': has a capability, and retry, on would be of its binding"
+    ):
+        build(d)

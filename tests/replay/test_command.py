@@ -118,6 +118,11 @@ def test_an_export_of_what_is_not_there_names_the_nearest(program: Program) -> N
     assert program.inside("events", "export", "--case", "d-99").code == 3
     definition = program.inside("events", "export", "--definition", "declaraton")
     assert (definition.code, "did you mean 'declaration'?" in definition.err) == (3, True)
+    folder = program.inside("events", "export", "--out", "nowhere/log.xes")
+    assert (folder.code, folder.err) == (
+        2,
+        "error: --out nowhere/log.xes: No such file or directory; give a file that can be written\n",
+    )
     ending = program.inside("events", "export", "--out", "log.txt")
     assert (ending.code, "say which with --format" in ending.err) == (2, True)
 

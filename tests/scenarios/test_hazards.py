@@ -523,6 +523,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.slow  # three processes
 def test_the_hash_seed_of_the_process_changes_no_decision_and_no_structure() -> None:
     traces = set()
     running = [
