@@ -141,7 +141,7 @@ class CaseHub:
                 runtime, self.structures, self._loops, self.tenant, self._resident, asked_only=not self.resumes
             )
             self._group, self._runtime, self._residents = group, runtime, residents
-            observe(runtime, residents)
+            opening.callback(observe(runtime, residents))
             runtime.watchdog.start()
             opening.callback(runtime.watchdog.stop)
             group.start_soon(wheel.run, residents.timer_due)

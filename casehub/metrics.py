@@ -1,13 +1,15 @@
-"""Metrics: what a hub measures of itself, through the OpenTelemetry API.
+"""Metrics: what the hubs of a process measure of themselves, through the OpenTelemetry API.
 
 Every figure is a count that the engine keeps anyway and that is read when a metrics SDK asks for it, so an application
-without one pays nothing. Names follow OpenTelemetry's conventions (UCUM units); a case's id is never an attribute.
+without one pays nothing. The instruments are the process's, made once; a figure is the sum over its hubs. Names follow
+OpenTelemetry's conventions (UCUM units); a case's id is never an attribute.
 """
 
 from __future__ import annotations
 
-import weakref
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 
 from opentelemetry import metrics
 from opentelemetry.metrics import CallbackOptions, Observation
@@ -15,65 +17,78 @@ from opentelemetry.metrics import CallbackOptions, Observation
 from casehub.engine.runtime import Runtime
 from casehub.residents import Residents
 
-Reading = Callable[[Runtime, Residents], Iterable[Observation]]
-
-
-def _one(value: float) -> list[Observation]:
-    return [Observation(value)]
-
+Reading = Callable[[Runtime, Residents], Mapping[str, int]]
+"""The figures of one hub by outcome; `""` where there is one figure."""
 
 _COUNTERS: dict[str, tuple[str, str, Reading]] = {
-    "casehub.events.published": (
-        "{event}",
-        "Events committed and published by this hub",
-        lambda r, _: _one(r.bus.published),
-    ),
-    "casehub.turns": ("{turn}", "Turns taken by this hub", lambda r, _: _one(r.turns)),
-    "casehub.attempts": (
-        "{attempt}",
-        "Attempts that ended, by outcome",
-        lambda r, _: [Observation(count, {"outcome": outcome}) for outcome, count in r.outcomes.items()],
-    ),
-    "casehub.inputs.refused": ("{input}", "Inputs that a case did not take", lambda r, _: _one(r.refused)),
-    "casehub.timers.fired": ("{timer}", "Durable timers that came due", lambda r, _: _one(r.wheel.fired)),
-    "casehub.bus.gaps": ("{gap}", "Times that subscribers had to go back to the log", lambda r, _: _one(r.bus.gaps)),
+    "casehub.events.published": ("{event}", "Events committed and published", lambda r, _: {"": r.bus.published}),
+    "casehub.turns": ("{turn}", "Turns taken", lambda r, _: {"": r.turns}),
+    "casehub.attempts": ("{attempt}", "Attempts that ended, by outcome", lambda r, _: r.outcomes),
+    "casehub.inputs.refused": ("{input}", "Inputs that a case did not take", lambda r, _: {"": r.refused}),
+    "casehub.timers.fired": ("{timer}", "Durable timers that came due", lambda r, _: {"": r.wheel.fired}),
+    "casehub.bus.gaps": ("{gap}", "Times that subscribers had to go back to the log", lambda r, _: {"": r.bus.gaps}),
     "casehub.loop.blocked": (
         "{time}",
         "Times that one piece of code held the event loop up for a second",
-        lambda r, _: _one(r.watchdog.blocked),
+        lambda r, _: {"": r.watchdog.blocked},
     ),
     "casehub.store.failures": (
         "{failure}",
         "Commits that failed, or whose outcome was unknown",
-        lambda r, _: _one(r.failures),
+        lambda r, _: {"": r.failures},
     ),
 }
 _GAUGES: dict[str, tuple[str, str, Reading]] = {
-    "casehub.cases.resident": ("{case}", "Cases in memory", lambda _, c: _one(c.resident)),
-    "casehub.cases.parked": ("{case}", "Open cases that cannot be worked", lambda _, c: _one(len(c.parked))),
-    "casehub.inbox.depth": ("{input}", "Inputs that wait for their turn, over all cases", lambda _, c: _one(c.waiting)),
-    "casehub.work.running": ("{attempt}", "Attempts and deliberations that run", lambda r, _: _one(r.working)),
-    "casehub.subscribers": ("{subscriber}", "Subscriptions that are open", lambda r, _: _one(r.bus.subscribers)),
-    "casehub.subscriber.lag": ("{event}", "How far the slowest subscriber is behind", lambda r, _: _one(r.bus.lag)),
+    "casehub.cases.resident": ("{case}", "Cases in memory", lambda _, c: {"": c.resident}),
+    "casehub.cases.parked": ("{case}", "Open cases that cannot be worked", lambda _, c: {"": len(c.parked)}),
+    "casehub.inbox.depth": ("{input}", "Inputs that wait for their turn", lambda _, c: {"": c.waiting}),
+    "casehub.work.running": ("{attempt}", "Attempts and deliberations that run", lambda r, _: {"": r.working}),
+    "casehub.subscribers": ("{subscriber}", "Subscriptions that are open", lambda r, _: {"": r.bus.subscribers}),
+    "casehub.subscriber.lag": ("{event}", "How far the slowest subscriber is behind", lambda r, _: {"": r.bus.lag}),
 }
 
 
-def observe(runtime: Runtime, residents: Residents) -> None:
-    """Let the application's metrics SDK, if it has one, read this hub's figures for as long as the hub lives."""
-    meter = metrics.get_meter("casehub")
-    hub = weakref.ref(runtime), weakref.ref(residents)
-    for name, (unit, description, reading) in _COUNTERS.items():
-        meter.create_observable_counter(name, [_callback(hub, reading)], unit, description)
-    for name, (unit, description, reading) in _GAUGES.items():
-        meter.create_observable_gauge(name, [_callback(hub, reading)], unit, description)
+@dataclass(slots=True)
+class _Process:
+    """The open hubs of this process, and what the ones that were left had counted."""
+
+    open: list[tuple[Runtime, Residents]] = field(default_factory=list)
+    counted: dict[str, Counter[str]] = field(default_factory=lambda: {name: Counter() for name in _COUNTERS})
+    measured: bool = False
+
+    def measure(self) -> None:
+        """Make the instruments, the first time."""
+        if self.measured:
+            return
+        self.measured = True
+        meter = metrics.get_meter("casehub")
+        for name, (unit, description, reading) in _COUNTERS.items():
+            meter.create_observable_counter(name, [self._callback(reading, self.counted[name])], unit, description)
+        for name, (unit, description, reading) in _GAUGES.items():
+            meter.create_observable_gauge(name, [self._callback(reading, Counter())], unit, description)
+
+    def _callback(self, reading: Reading, before: Counter[str]) -> Callable[[CallbackOptions], Iterable[Observation]]:
+        def read(options: CallbackOptions) -> Iterable[Observation]:
+            figures = Counter(before)
+            for hub in self.open:
+                figures.update(reading(*hub))
+            return [Observation(figure, {"outcome": key} if key else None) for key, figure in figures.items()]
+
+        return read
 
 
-def _callback(
-    hub: tuple[weakref.ref[Runtime], weakref.ref[Residents]], reading: Reading
-) -> Callable[[CallbackOptions], Iterable[Observation]]:
-    def read(options: CallbackOptions) -> Iterable[Observation]:
-        runtime, residents = hub[0](), hub[1]()
-        # The API has no way to take an instrument back: a hub that is gone has nothing to say.
-        return () if runtime is None or residents is None else reading(runtime, residents)
+_PROCESS = _Process()
 
-    return read
+
+def observe(runtime: Runtime, residents: Residents) -> Callable[[], None]:
+    """Let the application's metrics SDK, if it has one, read a hub's figures, until what is returned is called."""
+    hub = (runtime, residents)
+    _PROCESS.measure()
+    _PROCESS.open.append(hub)
+
+    def end() -> None:
+        _PROCESS.open.remove(hub)
+        for name, (_, _, reading) in _COUNTERS.items():
+            _PROCESS.counted[name].update(reading(*hub))
+
+    return end
