@@ -23,6 +23,7 @@ from casehub.cli.replaying import replay_first
 from casehub.cli.text import note
 from casehub.control import socket_of
 from casehub.control_server import listening
+from casehub.definition import CaseDefinition
 from casehub.durations import duration
 from casehub.errors import SettingsError
 from casehub.hub import CaseHub
@@ -201,7 +202,7 @@ def _say_what_runs(
         ("", ""),
         [
             ("  app", application),
-            ("  definitions", ", ".join(hub.definitions)),
+            ("  definitions", ", ".join(_called(each) for each in hub.definitions.values())),
             ("  store", hub.store.describe()),
             ("  control", socket_of(database)),
             ("  open cases", told),
@@ -213,3 +214,8 @@ def _say_what_runs(
     printer.say(f"  casehub case list{suffix}")
     printer.say(f"  casehub events tail{suffix}")
     printer.say(f"Ctrl-C stops it, with up to {limit} for running workers.")
+
+
+def _called(definition: CaseDefinition) -> str:
+    """A definition's name, with its title where it has one of its own."""
+    return definition.name if definition.title == definition.name else f"{definition.name} ({definition.title})"

@@ -52,6 +52,7 @@ class Pump:
     __slots__ = (
         "_asking",
         "_idle",
+        "_lap",
         "_taken",
         "_uncommitted",
         "_waiters",
@@ -66,6 +67,7 @@ class Pump:
     def __init__(self, live: LiveCase, runtime: Runtime, idle: Callable[[Pump], None]) -> None:
         self.live = live
         self._idle = idle
+        self._lap = 0.0  # when this pump last let the event loop go round
         self.runtime = runtime
         self.inbox: deque[Ticket] = deque()
         self.pumping = False
@@ -186,37 +188,39 @@ class Pump:
         self._waiters.wake()
 
     async def _pump(self, begun: Sequence[Work] = ()) -> None:
-        began = time.perf_counter()
-        while True:
-            work, begun = [*begun], ()
-            while self.inbox:
-                self._start_apart(work)  # what one round starts does not wait for the next
-                if self.inbox[0].setbacks:
-                    await back_off(self.inbox[0], self.runtime)
-                work = await self._round()
-                if time.perf_counter() - began > SLICE:
-                    await asyncio.sleep(0)
-                    began = time.perf_counter()
-            if self.runtime.draining:
-                self._leave(work)
-            if len(work) > 1:
-                self._start_apart(work[1:])
-                await asyncio.sleep(0)  # they begin before the first of them goes on
-                if self.inbox:
-                    begun = work[:1]
-                    continue
-            if not work:
-                self._give_role_up()
-                self._idle(self)
-                return
+        self._lap = time.perf_counter()
+        work = await self._rounds([*begun])
+        while work:
             self._give_role_up()
             result = await self._work(work[0])
             if result is not None:
                 result.at = self.runtime.clock.now()
                 self.inbox.append(Ticket(result))
             if self.pumping:
-                return
+                return  # somebody else has taken the role, and takes the result
             self.take_role()
+            work = await self._rounds([])
+        self._give_role_up()
+        self._idle(self)
+
+    async def _rounds(self, work: list[Work]) -> list[Work]:
+        """Take all that is in the inbox; what is left to do then is one thing at most, the rest runs apart."""
+        while self.inbox or len(work) > 1:
+            if self.inbox:
+                self._start_apart(work)  # what one round starts does not wait for the next
+                if self.inbox[0].setbacks:
+                    await back_off(self.inbox[0], self.runtime)
+                work = await self._round()
+            else:
+                self._start_apart(work[1:])
+                del work[1:]
+                await asyncio.sleep(0)  # the others begin before the first goes on
+            if time.perf_counter() - self._lap > SLICE:
+                await asyncio.sleep(0)
+                self._lap = time.perf_counter()
+        if self.runtime.draining:
+            self._leave(work)
+        return work
 
     def _start_apart(self, work: list[Work]) -> None:
         if self.runtime.draining:
