@@ -27,10 +27,10 @@ from casehub.events import CaseId, TimerId, WorkerEvent, WorkerExecutionFailed
 from casehub.hub import CaseHub
 from casehub.inputs import Input, Reported, Start, TimerDue, Write
 from casehub.lifecycle import ActivationStatus
-from casehub.script import Script, Step
 from casehub.spi import Answer, DueTimer, LoopControl
 from casehub.state import CaseState
 from casehub.structure import started_with
+from casehub.timeline import Moment, Timeline
 from casehub.view import CaseView
 
 WINDOW: Final = 1_024
@@ -89,8 +89,8 @@ class Fed:
     disorders: list[tuple[str, str]] = field(default_factory=list)
 
 
-Item = tuple[datetime, int, Step | TimerId]
-"""What waits for its turn in a case: when, its number, and a step of the log or a timer that comes due."""
+Item = tuple[datetime, int, Moment | TimerId]
+"""What waits for its turn in a case: when, its number, and a moment of the log or a timer that comes due."""
 
 
 @dataclass(slots=True, eq=False)
@@ -107,7 +107,7 @@ _Sent = list[tuple[_Lane, Item, Entry]]
 
 
 class Feed:
-    """Feeds the steps of a script to a hub that is open.
+    """Feeds the moments of a timeline to a hub that is open.
 
     `started`: the cases that are there already; `progress` is told how many events have been dealt with.
     """
@@ -115,25 +115,25 @@ class Feed:
     def __init__(
         self,
         hub: CaseHub,
-        script: Script,
+        timeline: Timeline,
         started: Container[str],
         progress: Callable[[int], None],
         window: int = WINDOW,
     ) -> None:
         self.fed = Fed()
         self._hub = hub
-        self._script = script
+        self._timeline = timeline
         self._started = started
         self._progress = progress
         self._window = window
         self._now = _BEFORE_ALL
-        self._pending = 0  # steps that have been put and are not over
+        self._pending = 0  # moments that have been put and are not over
         self._lanes: dict[CaseId, _Lane] = {}
         self._bulk: list[tuple[_Lane, Item]] = []
         self._sent = 0  # bulks that are under way
         self._done: deque[_Sent | _Lane | Exception] = deque()
         self._wake: asyncio.Future[None] | None = None
-        self._unfit: dict[int, str] = {}  # steps by number, and why their case could make nothing of them
+        self._unfit: dict[int, str] = {}  # moments by number, and why their case could make nothing of them
         self._timers: dict[CaseId, dict[TimerId, datetime]] = {}
         self._due: list[tuple[datetime, CaseId, TimerId]] = []
 
@@ -142,11 +142,11 @@ class Feed:
         for each in timers:
             self._timers.setdefault(each.case, {})[each.timer] = each.due
             heappush(self._due, (each.due, each.case, each.timer))
-        for step in self._script.steps:
+        for moment in self._timeline.moments:
             if self._due:
-                await self._fire_until(step.at)
-            self._now = step.at
-            await self._put(CaseId(step.case), (step.at, step.number, step))
+                await self._fire_until(moment.at)
+            self._now = moment.at
+            await self._put(CaseId(moment.case), (moment.at, moment.number, moment))
         await self._fire_until(self._now)
         while self._pending:
             await self._advance()
@@ -196,13 +196,18 @@ class Feed:
         bulk, self._bulk = self._bulk, []
         sent: _Sent = []
         for lane, item in bulk:
-            _, _, step = item
+            _, _, moment = item
             lane.under_way = True
-            if isinstance(step, Step) and step.place == 0 and lane.pump is None and lane.case not in self._started:
-                sent.append((lane, item, self._begin(lane, step)))
+            if (
+                isinstance(moment, Moment)
+                and moment.place == 0
+                and lane.pump is None
+                and lane.case not in self._started
+            ):
+                sent.append((lane, item, self._begin(lane, moment)))
             if lane.pump is None:
                 lane.pump = await self._hub.pump(lane.case)
-            input = self._input(step) if isinstance(step, Step) else TimerDue(timer=step, at=item[0])
+            input = self._input(moment) if isinstance(moment, Moment) else TimerDue(timer=moment, at=item[0])
             sent.append((lane, item, Entry(input, pump=lane.pump)))
         self._sent += 1
         self._hub.runtime.spawn(self._deliver, sent)
@@ -216,34 +221,34 @@ class Feed:
             self._sent -= 1
             self._note(sent)
 
-    def _begin(self, lane: _Lane, step: Step) -> Entry:
-        structure = self._script.structure
+    def _begin(self, lane: _Lane, moment: Moment) -> Entry:
+        structure = self._timeline.structure
         try:
-            facts = started_with(structure, self._script.inputs.get(step.case, {}))
+            facts = started_with(structure, self._timeline.inputs.get(moment.case, {}))
         except CaseHubError as error:
-            raise InputRefusedError(f"case {step.case!r} of the log cannot start: {error}") from error
+            raise InputRefusedError(f"case {moment.case!r} of the log cannot start: {error}") from error
         lane.pump = self._hub.begin(structure.name, lane.case)
-        return Entry(Start(facts=facts, at=step.at, by="log"), pump=lane.pump)
+        return Entry(Start(facts=facts, at=moment.at, by="log"), pump=lane.pump)
 
-    def _input(self, step: Step) -> Input:
-        """What a step is for its case; only the activity as it was logged, where the definition can make nothing of it."""
-        event, meaning = step.event, step.meaning
+    def _input(self, moment: Moment) -> Input:
+        """What a moment is for its case; only the activity as it was logged, where the definition can make nothing of it."""
+        event, meaning = moment.event, moment.meaning
         note = recorded(event, f"worker:{meaning.worker}" if meaning.worker else "")
-        if step.number in self._unfit:
-            return Write(notes=(note,), at=step.at, reason=self._unfit.pop(step.number))
+        if moment.number in self._unfit:
+            return Write(notes=(note,), at=moment.at, reason=self._unfit.pop(moment.number))
         try:
             value = meaning.value(event)
             if meaning.signal:
                 facts = {meaning.signal: meaning.plain(value, f"fact {meaning.signal!r}")}
-                return Write(signals=(meaning.signal,), facts=facts, notes=(note,), by=note.by, at=step.at)
+                return Write(signals=(meaning.signal,), facts=facts, notes=(note,), by=note.by, at=moment.at)
         except Exception as error:  # value= is the user's, and a log may hold anything
             known = isinstance(error, CaseHubError)
             return Write(
                 notes=(note,),
-                at=step.at,
+                at=moment.at,
                 reason=str(error) if known else f"value= raised {type(error).__name__}: {error}",
             )
-        return Reported(binding=meaning.binding, worker=meaning.worker, value=value, notes=(note,), at=step.at)
+        return Reported(binding=meaning.binding, worker=meaning.worker, value=value, notes=(note,), at=moment.at)
 
     # ---- and back
 
@@ -257,7 +262,7 @@ class Feed:
         lanes: dict[_Lane, None] = {}
         for lane, item, entry in sent:
             lanes[lane] = None
-            _, _, step = item
+            _, _, moment = item
             if isinstance(entry.input, Start):
                 if entry.error is not None:
                     raise entry.error
@@ -269,8 +274,8 @@ class Feed:
                 heappush(lane.queue, item)
             else:
                 self._pending -= 1
-                if isinstance(step, Step):
-                    self._count(step, entry)
+                if isinstance(moment, Moment):
+                    self._count(moment, entry)
                 elif entry.turn is not None:
                     self.fed.timers += bool(entry.turn.events)
         for lane in lanes:
@@ -315,36 +320,36 @@ class Feed:
         else:
             del self._timers[lane.case]
 
-    def _count(self, step: Step, entry: Entry) -> None:
-        fed, binding = self.fed, step.meaning.binding
+    def _count(self, moment: Moment, entry: Entry) -> None:
+        fed, binding = self.fed, moment.meaning.binding
         fed.events += 1
         if fed.events % TOLD_EVERY == 0:
             self._progress(fed.events)
         if isinstance(entry.error, CaseEndedError):
-            self._refuse(step, str(entry.error))
+            self._refuse(moment, str(entry.error))
         elif entry.turn is None:
             raise entry.error or RuntimeError("neither a turn nor an error")
         elif isinstance(entry.input, Write):
             if entry.input.signals:
                 fed.signals += 1
             else:
-                self._refuse(step, entry.input.reason)
+                self._refuse(moment, entry.input.reason)
         else:
             own = [event for event in entry.turn.events if isinstance(event, WorkerEvent) and event.binding == binding]
             failed = [event for event in own if isinstance(event, WorkerExecutionFailed)]
             if failed:
-                self._refuse(step, failed[0].message)
+                self._refuse(moment, failed[0].message)
                 return
             fed.results += 1
             if not own:
                 fed.out_of_order += 1
                 if len(fed.disorders) < NAMED:
-                    fed.disorders.append((step.case, step.meaning.label))
+                    fed.disorders.append((moment.case, moment.meaning.label))
 
-    def _refuse(self, step: Step, reason: str) -> None:
+    def _refuse(self, moment: Moment, reason: str) -> None:
         self.fed.refused += 1
         if len(self.fed.refusals) < NAMED:
-            self.fed.refusals.append((step.case, step.meaning.label, reason))
+            self.fed.refusals.append((moment.case, moment.meaning.label, reason))
 
 
 def unsettled(live: LiveCase) -> bool:

@@ -27,9 +27,9 @@ from casehub.events import CaseId, CaseStarted, ContextChanged
 from casehub.feeding import WINDOW, Feed, LogClock, LogLoopControl, settled
 from casehub.hub import CaseHub
 from casehub.query import CaseQuery, EventLog, EventQuery
-from casehub.script import MOST_EVENTS, Script, strictly, write_script
 from casehub.spi import CaseStore, LoopControl
 from casehub.structure import Structure
+from casehub.timeline import MOST_EVENTS, Timeline, strictly, timeline_of
 
 Progress = Callable[[str, int, int | None], None]
 """Told how far it has got: `reading` or `feeding`, the number of events, and of how many, if that is known."""
@@ -100,7 +100,7 @@ async def replay(
 
     `resume`: go on with what an earlier run has taken, which is an error otherwise; `limit`: the first cases of the log
     alone; `strict`: refuse a log that has activities without a meaning, rather than pass them over and count them;
-    `most`: events that may be held in memory; `window`: steps that may be under way at once.
+    `most`: events that may be held in memory; `window`: moments that may be under way at once.
 
     Raises `SettingsError` for a definition or a log that cannot be replayed, `CaseExistsError` when cases of the log are
     there already, `LimitError` when the log is larger than `most`, and what the traces and the store raise.
@@ -109,27 +109,27 @@ async def replay(
     told = LogLoopControl(own, _told(definition))
     hub = CaseHub(definition, loop=told, store=store, clock=LogClock(), tenant=tenant, seed=0, resume=False)
     began = time.perf_counter()
-    script = write_script(
+    timeline = timeline_of(
         hub.structures[definition.name],
         traces if limit is None else islice(traces, limit),
         read=lambda number: progress("reading", number, None),
         most=most,
     )
     if strict:
-        strictly(script)
-    summary = ReplaySummary(definition=definition.name, events=script.events, unmapped=dict(script.unmapped))
-    if script.steps:
-        summary.first, summary.last = script.steps[0].at, script.steps[-1].at
+        strictly(timeline)
+    summary = ReplaySummary(definition=definition.name, events=timeline.events, unmapped=dict(timeline.unmapped))
+    if timeline.moments:
+        summary.first, summary.last = timeline.moments[0].at, timeline.moments[-1].at
     summary.seconds_reading = time.perf_counter() - began
     async with hub:
         ours = await _counted(hub.log, CaseStarted, tenant, definition.name)
-        _check(script, await _counted(hub.log, CaseStarted, tenant), ours, resume=resume)
+        _check(timeline, await _counted(hub.log, CaseStarted, tenant), ours, resume=resume)
         if resume:
-            script.go_on(await _counted(hub.log, ActivityRecorded, tenant, definition.name))
-            summary.skipped = script.skipped
+            timeline.go_on(await _counted(hub.log, ActivityRecorded, tenant, definition.name))
+            summary.skipped = timeline.skipped
         with _few_collections():
-            await _feed(hub, script, ours, window, progress, summary)
-        await _look_around(hub.log, script, tenant, summary)
+            await _feed(hub, timeline, ours, window, progress, summary)
+        await _look_around(hub.log, timeline, tenant, summary)
     return summary
 
 
@@ -145,18 +145,18 @@ def _few_collections() -> Iterator[None]:
 
 
 async def _feed(
-    hub: CaseHub, script: Script, started: Container[str], window: int, progress: Progress, summary: ReplaySummary
+    hub: CaseHub, timeline: Timeline, started: Container[str], window: int, progress: Progress, summary: ReplaySummary
 ) -> None:
-    began, total = time.perf_counter(), len(script.steps)
+    began, total = time.perf_counter(), len(timeline.moments)
     for tenant, case in await hub.store.active():  # cut off in the middle of work
-        if tenant == hub.tenant and case in script.cases:
+        if tenant == hub.tenant and case in timeline.cases:
             await (await hub.pump(case)).until(settled)
     timers = [
         timer
         for timer in await hub.store.due(_LAST, limit=_ALL)
-        if timer.tenant == hub.tenant and timer.case in script.cases
+        if timer.tenant == hub.tenant and timer.case in timeline.cases
     ]
-    fed = await Feed(hub, script, started, lambda number: progress("feeding", number, total), window).run(timers)
+    fed = await Feed(hub, timeline, started, lambda number: progress("feeding", number, total), window).run(timers)
     summary.seconds = time.perf_counter() - began
     summary.fed, summary.started = fed.events, fed.started
     summary.signals, summary.results, summary.timers = fed.signals, fed.results, fed.timers
@@ -170,9 +170,9 @@ def _told(definition: CaseDefinition) -> frozenset[str]:
     return frozenset(b.name for b in definition.bindings if any(worker.name in workers for worker in b.workers))
 
 
-def _check(script: Script, started: Mapping[str, int], ours: Mapping[str, int], *, resume: bool) -> None:
+def _check(timeline: Timeline, started: Mapping[str, int], ours: Mapping[str, int], *, resume: bool) -> None:
     """Raise when cases of the log are there and are not meant to be, or are of another definition."""
-    there = [case for case in script.cases if case in started]
+    there = [case for case in timeline.cases if case in started]
     foreign = [case for case in there if case not in ours]
     if foreign:
         raise CaseExistsError(
@@ -181,7 +181,7 @@ def _check(script: Script, started: Mapping[str, int], ours: Mapping[str, int], 
         )
     if there and not resume:
         raise CaseExistsError(
-            f"{len(there):,} of the {len(script.cases):,} cases of the log are in this store, {there[0]!r} among them; "
+            f"{len(there):,} of the {len(timeline.cases):,} cases of the log are in this store, {there[0]!r} among them; "
             "go on with a replay that was cut off by resuming it (--resume), or replay into another database"
         )
 
@@ -192,9 +192,9 @@ async def _counted(
     return await log.count(EventQuery(types=(kind.name,), tenant=tenant, definition=definition), by="case")
 
 
-async def _look_around(log: EventLog, script: Script, tenant: str, summary: ReplaySummary) -> None:
+async def _look_around(log: EventLog, timeline: Timeline, tenant: str, summary: ReplaySummary) -> None:
     """What the cases of the log have come to."""
-    cases, name = script.cases.keys(), script.structure.name
+    cases, name = timeline.cases.keys(), timeline.structure.name
     statuses: Counter[str] = Counter()
     after: CaseId | None = None
     while page := await log.cases(CaseQuery(tenant=tenant, definition=name, after=after, limit=_PAGE)):
@@ -202,8 +202,8 @@ async def _look_around(log: EventLog, script: Script, tenant: str, summary: Repl
         after = page[-1].case
     summary.cases, summary.by_status = statuses.total(), dict(sorted(statuses.items()))
     summary.flagged = {
-        fact: sorted(cases & await _having(log, script.structure, fact, tenant))
-        for fact in script.structure.definition.flags
+        fact: sorted(cases & await _having(log, timeline.structure, fact, tenant))
+        for fact in timeline.structure.definition.flags
     }
 
 

@@ -53,7 +53,7 @@ LAYERS = {
         "casehub.remote",
         "casehub.replay",
         "casehub.residents",
-        "casehub.script",
+        "casehub.timeline",
         "casehub.sessions",
         "casehub.settings",
         "casehub.stepping",

@@ -419,9 +419,10 @@ async def test_a_worker_may_raise_a_timeout_of_its_own_which_is_a_failure() -> N
 
 
 async def test_a_sync_worker_past_its_limit_is_left_behind_and_its_result_does_not_count() -> None:
-    gate, ended = threading.Event(), threading.Event()
+    begun, gate, ended = threading.Event(), threading.Event(), threading.Event()
 
     def work(a: int) -> int:
+        begun.set()
         gate.wait(5)
         ended.set()
         return 99
@@ -430,7 +431,7 @@ async def test_a_sync_worker_past_its_limit_is_left_behind_and_its_result_does_n
     clock = VirtualClock()
     async with CaseHub(d, clock=clock, store=Kept()) as hub:
         case = await hub.start(d, a=1)
-        await idle()
+        await asyncio.to_thread(begun.wait, 5)
         with hub.watch(WorkerExecutionExpired, after=0) as events:
             clock.move("30s")
             assert (await anext(events)).limit == 30.0

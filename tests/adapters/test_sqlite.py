@@ -20,7 +20,7 @@ from casehub.adapters.sqlite import SQLiteStore
 from casehub.adapters.sqlite_group import Known
 from casehub.adapters.sqlite_writer import Request, _Database
 from casehub.errors import SchemaError, SettingsError, StoreError, StoreUnavailableError
-from casehub.events import CaseId, CaseStarted, ContextChanged, GoalReached, TimerId
+from casehub.events import EVENT_TYPES, CaseId, CaseStarted, ContextChanged, Event, GoalReached, TimerId
 from casehub.query import EventQuery
 from casehub.spi import Committed, Refused, TooLarge, Turn
 from casehub.testing.event_logs import AT, Writing, committed, opened
@@ -196,6 +196,35 @@ async def test_an_identifier_that_is_no_text_is_refused(store: SQLiteStore, wher
         refused, good = await store.commit([turn, *started("c1")])
         assert isinstance(refused, Refused)
         assert "use valid text" in refused.reason or "cannot be written" in refused.reason
+        assert good == Committed(1)
+
+
+@pytest.mark.parametrize("where", ["key", "by", "binding"])
+async def test_an_identifier_of_another_type_is_refused(store: SQLiteStore, where: str) -> None:
+    bad: Any = 5
+    event = ContextChanged(facts={}, binding=bad if where == "binding" else "b", by=bad if where == "by" else "engine")
+    async with opened(store):
+        turn = Writing("c").turn(event, key=bad if where == "key" else "")
+        refused, good = await store.commit([turn, *started("c1")])
+        assert isinstance(refused, Refused)
+        assert refused.event == "CONTEXT_CHANGED"
+        assert "a turn of case 'c'" in refused.reason
+        assert good == Committed(1)
+
+
+async def test_an_event_of_a_class_that_cannot_be_read_back_is_refused(
+    store: SQLiteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(EVENT_TYPES, "UNREADABLE", Event)  # so that the class is gone again afterwards
+
+    @dataclass(slots=True, kw_only=True)
+    class Unreadable(Event):
+        what: Nowhere = None  # type: ignore[name-defined]  # noqa: F821
+
+    async with opened(store):
+        refused, good = await store.commit([Writing("c").turn(Unreadable()), *started("c1")])
+        assert isinstance(refused, Refused)
+        assert "its fields cannot be read back" in refused.reason
         assert good == Committed(1)
 
 

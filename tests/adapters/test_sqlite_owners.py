@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import random
 import signal
@@ -101,6 +102,19 @@ def process(script: str, *arguments: str) -> Iterator[tuple[subprocess.Popen[str
 
 
 # ---- one owner
+
+
+async def test_a_full_disk_keeps_nobody_from_owning_and_letting_go(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*arguments: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "pwrite", full)
+        async with opened(SQLiteStore(path)):
+            with pytest.raises(StoreOwnedError, match="is owned by process unknown"):
+                await SQLiteStore(path).open(lambda turns: None)
+    async with opened(SQLiteStore(path)):
+        pass
 
 
 async def test_a_second_store_in_the_same_process_is_refused(path: Path) -> None:

@@ -91,6 +91,13 @@ def test_an_activation_that_takes_the_process_with_it_each_time_is_given_up() ->
     assert (last.settled, last.then) == (True, "fault_item")
 
 
+def test_an_activation_that_is_given_up_is_exhausted() -> None:
+    core = working(on_exhausted="fault_case")
+    for _ in range(INTERRUPTIONS):
+        core.crash()
+    assert core.status is CaseStatus.FAULTED
+
+
 def test_a_retry_that_was_waited_for_still_waits_its_time() -> None:
     core = working(retry=Retry(3, wait="10s", jitter=False))
     core.raises("work", OSError("away"))

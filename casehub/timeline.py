@@ -1,4 +1,4 @@
-"""The script of a replay: the traces of a log as steps in the order of time, with what each means for its case."""
+"""The timeline of a replay: the traces of a log as moments in the order of time, with what each means for its case."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Meaning:
 
 
 @dataclass(slots=True, eq=False)
-class Step:
+class Moment:
     """One event of the log. `place`: among those of its case, from 0; `number`: among all that are fed.
 
     `at` (UTC) is the event's time, or that of the one before it in its case, if that is later.
@@ -53,7 +53,7 @@ class Step:
 
 
 @dataclass(slots=True)
-class Script:
+class Timeline:
     """What is fed. `cases`: how many events each has that mean something, in the order of the log.
 
     `events`: all that the log has; `unmapped`: by activity, those that the definition says nothing of; `inputs`: what
@@ -61,7 +61,7 @@ class Script:
     """
 
     structure: Structure
-    steps: Sequence[Step] = ()
+    moments: Sequence[Moment] = ()
     cases: dict[str, int] = field(default_factory=dict)
     events: int = 0
     skipped: int = 0
@@ -79,53 +79,53 @@ class Script:
                     f"case {case!r} has taken {had} activities, and this log has {self.cases[case]} of it; "
                     "resume with the log that was replayed before"
                 )
-        whole = len(self.steps)
-        self.steps = [step for step in self.steps if step.place >= taken.get(step.case, 0)]
-        self.skipped = whole - len(self.steps)
+        whole = len(self.moments)
+        self.moments = [moment for moment in self.moments if moment.place >= taken.get(moment.case, 0)]
+        self.skipped = whole - len(self.moments)
 
 
-def write_script(
+def timeline_of(
     structure: Structure,
     traces: Iterable[LoggedTrace],
     *,
     read: Callable[[int], None] = lambda number: None,
     most: int = MOST_EVENTS,
-) -> Script:
-    """The script of a log. `read` is told now and then how many events have been read.
+) -> Timeline:
+    """The timeline of a log. `read` is told now and then how many events have been read.
 
     Raises `SettingsError` for a definition without activities, a type that no event can fill, or two traces of one
     name; `LimitError` for a log of more than `most` events.
     """
     meanings = meanings_of(structure)
-    script = Script(structure)
+    timeline = Timeline(structure)
     needed = [name for name in structure.inputs if name not in structure.brought]
-    steps: list[Step] = []
+    moments: list[Moment] = []
     for trace in traces:
         if not trace.events:
             continue
         case = case_of(trace.case)
-        if case in script.cases:
+        if case in timeline.cases:
             raise SettingsError(f"the log has two traces that are case {case!r}; give each a concept:name of its own")
-        before = script.events // TOLD_EVERY
-        script.events += len(trace.events)
-        if script.events > most:
+        before = timeline.events // TOLD_EVERY
+        timeline.events += len(trace.events)
+        if timeline.events > most:
             raise LimitError(
                 f"the log has more than {most:,} events, which are not taken into memory together; "
                 "replay fewer cases with a limit, or raise the bound"
             )
-        place = len(steps)
-        steps.extend(_steps(case, trace, meanings, script.unmapped))
-        script.cases[case] = len(steps) - place
+        place = len(moments)
+        moments.extend(_moments(case, trace, meanings, timeline.unmapped))
+        timeline.cases[case] = len(moments) - place
         if needed:
-            script.inputs[case] = _inputs(trace, needed)
-        if script.events // TOLD_EVERY > before:
-            read(script.events)
-    read(script.events)
-    steps.sort(key=attrgetter("at"))  # stable: events of one time stay in the order of the log
-    for number, step in enumerate(steps):
-        step.number = number
-    script.steps = steps
-    return script
+            timeline.inputs[case] = _inputs(trace, needed)
+        if timeline.events // TOLD_EVERY > before:
+            read(timeline.events)
+    read(timeline.events)
+    moments.sort(key=attrgetter("at"))  # stable: events of one time stay in the order of the log
+    for number, moment in enumerate(moments):
+        moment.number = number
+    timeline.moments = moments
+    return timeline
 
 
 def case_of(name: str) -> str:
@@ -173,9 +173,9 @@ def _nothing(event: LoggedEvent) -> None:
     return None
 
 
-def _steps(
+def _moments(
     case: str, trace: LoggedTrace, meanings: Mapping[tuple[str, str], Meaning], unmapped: Counter[str]
-) -> Iterator[Step]:
+) -> Iterator[Moment]:
     latest: datetime | None = None
     place = 0
     for event in trace.events:
@@ -186,7 +186,7 @@ def _steps(
         if meaning is None:
             unmapped[label_of(event.activity, transition)] += 1
         else:
-            yield Step(case, latest, place, event, meaning)
+            yield Moment(case, latest, place, event, meaning)
             place += 1
 
 
@@ -197,13 +197,13 @@ def _inputs(trace: LoggedTrace, needed: Iterable[str]) -> Mapping[str, Any]:
     return {name: known[name] for name in needed if name in known}
 
 
-def strictly(script: Script) -> None:
+def strictly(timeline: Timeline) -> None:
     """Raise `SettingsError` when the log has activities that the definition says nothing of."""
-    if script.unmapped:
-        activities = script.structure.definition.activities
-        first, _ = script.unmapped.most_common(1)[0]
+    if timeline.unmapped:
+        activities = timeline.structure.definition.activities
+        first, _ = timeline.unmapped.most_common(1)[0]
         raise SettingsError(
-            f"{sum(script.unmapped.values()):,} events are of {len(script.unmapped)} activities that definition "
-            f"{script.structure.name!r} does not map: {', '.join(map(repr, script.unmapped))}; "
+            f"{sum(timeline.unmapped.values()):,} events are of {len(timeline.unmapped)} activities that definition "
+            f"{timeline.structure.name!r} does not map: {', '.join(map(repr, timeline.unmapped))}; "
             f"{did_you_mean(first, [each.label for each in activities])}"
         )
