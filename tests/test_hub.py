@@ -649,6 +649,7 @@ async def test_cases_that_have_ended_leave_memory() -> None:
     async with CaseHub(claim) as hub:
         for _ in range(300):
             await (await hub.start(claim, document="Ada")).completed()
+        await idle()  # who waits for a case hears of its end before its pump has stopped
         residents = hub._residents_now
         assert residents.resident <= 64
         assert not residents._resting

@@ -248,6 +248,7 @@ async def test_a_thousand_cases_that_have_ended_leave_nothing_in_memory() -> Non
     async with CaseHub(d) as hub:
         for _ in range(1_000):
             await (await hub.start(d, a=1)).completed()
+        await idle()  # who waits for a case hears of its end before its pump has stopped
         residents, runtime = hub._residents_now, hub.runtime
         assert residents.resident <= 64
         assert not residents._resting
