@@ -235,6 +235,6 @@ class Subscription(Generic[E]):
         case = self._case
         if case is not None:
             events = [event for event in events if event.envelope.case == case]
-        kinds = self._kinds
+        kinds: Any = self._kinds
         ready: Any = events if Event in kinds else [event for event in events if isinstance(event, kinds)]
         self._ready.extend(ready)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, Protocol, TypeVar, get_args
+from typing import Any, Literal, Protocol, TypeVar, cast, get_args
 
 from casehub.context import CaseContext, Fact
 from casehub.durations import Duration, duration
@@ -255,7 +255,7 @@ class FactHistory:
 
     async def history(self) -> list[Fact]:
         """Every value it had, oldest first; a deletion is a fact whose value is `ABSENT`."""
-        found = []
+        found: list[Fact] = []
         for event in await self._case.log.query(ContextChanged):
             if self.name in event.facts or self.name in event.deleted:
                 value: Any = event.facts.get(self.name, ABSENT)
@@ -323,23 +323,22 @@ def _decided(live: LiveCase) -> set[Any] | None:
     return None if live.state.deliberating else set(live.state.activations)
 
 
-def _signalled(
-    structure: Structure, what: object, facts: Mapping[str, Any]
-) -> tuple[dict[str, Plain], tuple[str, ...]]:
+def _signalled(structure: Structure, what: Any, facts: Mapping[str, Any]) -> tuple[dict[str, Plain], tuple[str, ...]]:
     """The facts that a signal brings, made plain, and the signals that it is."""
-    brought = dict(facts)
+    brought: dict[str, Any] = dict(facts)
     bare: tuple[str, ...] = ()
+    kind_of_it: type[Any] = what.__class__
     if isinstance(what, str):
         bare = (what,)
         if what not in structure.brought:
             raise _unheard(structure, what)
     elif isinstance(what, Mapping):
-        brought = {**what, **facts}
+        brought = {**cast("Mapping[str, Any]", what), **facts}
     elif what is not None:
-        fitting = [name for name, kind in structure.brought.items() if kind.annotation is type(what)]
-        fitting = fitting or [name for name, kind in structure.brought.items() if kind.is_a(type(what))]
+        fitting = [name for name, kind in structure.brought.items() if kind.annotation is kind_of_it]
+        fitting = fitting or [name for name, kind in structure.brought.items() if kind.is_a(kind_of_it)]
         if len(fitting) != 1:
-            raise _unheard(structure, snake_case(type(what).__name__))
+            raise _unheard(structure, snake_case(kind_of_it.__name__))
         brought[fitting[0]] = what
     if not brought and not bare:
         raise InputRefusedError(

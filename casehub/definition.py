@@ -7,9 +7,8 @@ the function unchanged, so workers stay ordinary functions that tests can call.
 from __future__ import annotations
 
 import inspect
-import sys
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar, Unpack, get_args, get_origin, overload
+from typing import Any, TypeVar, Unpack, cast, get_args, get_origin, overload
 
 from casehub.activities import COMPLETE, Activity, Value, activity_of
 from casehub.binding import Binding, Signal, Trigger, Worker
@@ -20,7 +19,7 @@ from casehub.goals import Goal, GoalExpression, Milestone, as_expression
 from casehub.policies import Budget, Limits, PolicyOptions, policy_of
 from casehub.sentry import Guard, Sentry, as_sentry
 from casehub.values import snake_case, without_none
-from casehub.wiring import WiringError, signature_of
+from casehub.wiring import WiringError, namespace_of_caller, signature_of
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
@@ -78,7 +77,7 @@ class CaseDefinition:
         self.activities: list[Activity] = []
         self.flags: list[str] = []
         self.problems: list[Problem] = []
-        self.done_when = None if done_when is None else self._guard("done_when", done_when, sys._getframe(1).f_locals)
+        self.done_when = None if done_when is None else self._guard("done_when", done_when, namespace_of_caller())
 
     def __repr__(self) -> str:
         return f"CaseDefinition({self.name!r})"
@@ -116,7 +115,7 @@ class CaseDefinition:
         `when`: its guard; `on`: what counts as a change, or which events or signals trigger it. A `capability` makes
         it one of several alternatives: declare their binding with `binding(name, capability=...)`.
         """
-        namespace = sys._getframe(1).f_locals
+        namespace = namespace_of_caller()
 
         def declare(function: F) -> F:
             worker = self._worker(function, name, writes, capability, namespace)
@@ -157,7 +156,7 @@ class CaseDefinition:
                 )
             )
             return
-        self._bind(name, able, when, on, policy, sys._getframe(1).f_locals)
+        self._bind(name, able, when, on, policy, namespace_of_caller())
 
     def resource(self, opener: Callable[[], AsyncIterator[T]]) -> Callable[[], AsyncIterator[T]]:
         """Declare an async generator that opens something workers share (a client, a model, a pool).
@@ -166,7 +165,7 @@ class CaseDefinition:
         get what it yields through a parameter of the type that its return annotation names.
         """
         try:
-            _, returned = signature_of(opener, sys._getframe(1).f_locals)
+            _, returned = signature_of(opener, namespace_of_caller())
         except WiringError as error:
             self._problem(f"resource {_name(opener)!r}", error)
             return opener
@@ -188,7 +187,7 @@ class CaseDefinition:
 
         Past `sla` from there a `MILESTONE_SLA_VIOLATED` says that it is late.
         """
-        namespace = sys._getframe(1).f_locals
+        namespace = namespace_of_caller()
         criterion = self._guard(f"milestone {name!r}", when, namespace)
         start = None if entry is None else self._guard(f"milestone {name!r}", entry, namespace)
         if criterion is not None:
@@ -196,7 +195,7 @@ class CaseDefinition:
 
     def goal(self, name: str, when: Guard, *, failure: bool = False) -> None:
         """Declare a goal: reached when `when` holds for the first time. A `failure` goal faults the case."""
-        criterion = self._guard(f"goal {name!r}", when, sys._getframe(1).f_locals)
+        criterion = self._guard(f"goal {name!r}", when, namespace_of_caller())
         if criterion is not None:
             self.goals.append(Goal(name, criterion, failure))
 
@@ -269,7 +268,7 @@ class CaseDefinition:
 
 
 def _trigger(on: On | Sequence[On]) -> Trigger:
-    entries: Sequence[object] = (on,) if isinstance(on, str | type | Signal) else on
+    entries: Sequence[Any] = (on,) if isinstance(on, str | type | Signal) else on
     facts: list[str] = []
     events: list[type[Event]] = []
     signals: list[str] = []
@@ -287,7 +286,7 @@ def _trigger(on: On | Sequence[On]) -> Trigger:
 
 def _named_types(declared: Iterable[str | type] | Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(declared, Mapping):
-        return {str(name): kind for name, kind in declared.items()}
+        return {str(name): kind for name, kind in cast("Mapping[str, Any]", declared).items()}
     if isinstance(declared, str):
         return {declared: Any}
     return {

@@ -40,7 +40,7 @@ def in_words(span: timedelta) -> str:
     rest = round(span.total_seconds() * 1000)
     if rest == 0:
         return "0s"
-    words = []
+    words: list[str] = []
     for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1)):
         count, rest = divmod(rest, size)
         if count:

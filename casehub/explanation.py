@@ -32,7 +32,7 @@ class Explanation:
     binding: str
     verdict: Verdict
     text: str
-    facts: Mapping[str, object] = field(default_factory=dict)
+    facts: Mapping[str, object] = field(default_factory=dict[str, object])
 
     def __str__(self) -> str:
         return f"{self.binding}: {self.verdict} - {self.text}"

@@ -364,7 +364,8 @@ class CaseHub:
         for name, definition in self.definitions.items():
             for _, opener in definition.resources.values():
                 if opener not in opened:
-                    opened[opener] = await opening.enter_async_context(asynccontextmanager(opener)())
+                    manager = asynccontextmanager(opener)  # pyright: ignore[reportDeprecated]  # users annotate AsyncIterator
+                    opened[opener] = await opening.enter_async_context(manager())
             found[name] = {resource: opened[opener] for resource, (_, opener) in definition.resources.items()}
         return found
 

@@ -42,7 +42,7 @@ class Write(Input):
     """
 
     signals: tuple[str, ...] = ()
-    facts: Mapping[str, Plain] = field(default_factory=dict)
+    facts: Mapping[str, Plain] = field(default_factory=dict[str, Plain])
     delete: tuple[str, ...] = ()
     hide: tuple[str, ...] = ()
     show: tuple[str, ...] = ()
@@ -98,7 +98,7 @@ class Deliberated(Input):
     chosen: Sequence[str] = ()
     rationale: str = ""
     writes: Sequence[object] = ()
-    stamps: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    stamps: Mapping[str, Mapping[str, int]] = field(default_factory=dict[str, Mapping[str, int]])
     as_of: int = 0
     seconds: float = 0.0
     strict: bool = False

@@ -22,11 +22,11 @@ MAX_EVENTS = 100_000
 """Most events that one query answers with; ask for less, or page by `after`."""
 
 
-def check_kinds(kinds: Sequence[object]) -> None:
+def check_kinds(kinds: Sequence[Any]) -> None:
     """Raises `SettingsError` for what is no class of events, such as the name of one."""
     for kind in kinds:
         if not (isinstance(kind, type) and issubclass(kind, Event)):
-            named = EVENT_TYPES.get(str(kind))
+            named = EVENT_TYPES.get(f"{kind}")
             remedy = f"give the class, {named.__name__}" if named else "give a class such as CaseCompleted"
             raise SettingsError(f"{kind!r} is no class of events; {remedy}")
 

@@ -22,6 +22,7 @@ from casehub.errors import (
     CaseNotFoundError,
     HubClosedError,
     InputRefusedError,
+    LoopControlError,
     StoreUnavailableError,
     did_you_mean,
 )
@@ -138,7 +139,14 @@ class Residents:
             raise InputRefusedError(
                 f"case {case!r} is of definition {name!r}, which this hub lacks; {did_you_mean(name, self._structures)}"
             )
-        live = restore(case, events, structure, self._loop(case, name), runtime.store.log, runtime.chance)
+        loop = self._loop(case, name)
+        try:
+            live = restore(case, events, structure, loop, runtime.store.log, runtime.chance)
+        except Exception as error:  # the log is as it was written: what raises is the loop control's own code
+            raise LoopControlError(
+                f"case {case!r} cannot be taken up: loop control {type(loop).__name__} raised {type(error).__name__}: "
+                f"{error} over its log; mend its apply"
+            ) from error
         state = live.state
         pump = Pump(live, runtime, self._idle)
         missing = [each.binding for each in state.activations.values() if each.binding not in structure.bindings]

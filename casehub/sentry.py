@@ -6,12 +6,11 @@ leaf too. A sentry names the facts it reads, so a change is tested against the c
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from casehub.wiring import Parameter, Source, Wires, signature_of
+from casehub.wiring import Parameter, Source, Wires, namespace_of_caller, signature_of
 
 
 class Facts(Protocol):
@@ -44,16 +43,16 @@ class Sentry:
         return frozenset()
 
     def __and__(self, other: Guard) -> Sentry:
-        return Every((self, as_sentry(other, sys._getframe(1).f_locals)))
+        return Every((self, as_sentry(other, namespace_of_caller())))
 
     def __rand__(self, other: Guard) -> Sentry:
-        return Every((as_sentry(other, sys._getframe(1).f_locals), self))
+        return Every((as_sentry(other, namespace_of_caller()), self))
 
     def __or__(self, other: Guard) -> Sentry:
-        return Either((self, as_sentry(other, sys._getframe(1).f_locals)))
+        return Either((self, as_sentry(other, namespace_of_caller())))
 
     def __ror__(self, other: Guard) -> Sentry:
-        return Either((as_sentry(other, sys._getframe(1).f_locals), self))
+        return Either((as_sentry(other, namespace_of_caller()), self))
 
     def __invert__(self) -> Sentry:
         return Not(self)
@@ -93,7 +92,7 @@ class Every(Sentry):
 
     @property
     def reads(self) -> frozenset[str]:
-        return frozenset().union(*(part.reads for part in self.parts))
+        return frozenset[str]().union(*(part.reads for part in self.parts))
 
     def holds(self, facts: Facts) -> bool:
         return all(part.holds(facts) for part in self.parts)
@@ -103,7 +102,7 @@ class Every(Sentry):
 
     @property
     def facts(self) -> frozenset[str]:
-        return frozenset().union(*(part.facts for part in self.parts))
+        return frozenset[str]().union(*(part.facts for part in self.parts))
 
     def __str__(self) -> str:
         return f"({' & '.join(map(str, self.parts))})"
@@ -117,7 +116,7 @@ class Either(Sentry):
 
     @property
     def reads(self) -> frozenset[str]:
-        return frozenset().union(*(part.reads for part in self.parts))
+        return frozenset[str]().union(*(part.reads for part in self.parts))
 
     def holds(self, facts: Facts) -> bool:
         return any(part.holds(facts) for part in self.parts)
@@ -127,7 +126,7 @@ class Either(Sentry):
 
     @property
     def facts(self) -> frozenset[str]:
-        return frozenset().union(*(part.facts for part in self.parts))
+        return frozenset[str]().union(*(part.facts for part in self.parts))
 
     def __str__(self) -> str:
         return f"({' | '.join(map(str, self.parts))})"

@@ -31,11 +31,11 @@ class Turn:
     """
 
     envelope: Envelope
-    events: list[Event] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list[Event])
     status: CaseStatus = CaseStatus.STARTING
     stalled: bool = False
     key: str = ""
-    timers: dict[TimerId, datetime | None] = field(default_factory=dict)
+    timers: dict[TimerId, datetime | None] = field(default_factory=dict[TimerId, datetime | None])
 
 
 @dataclass(frozen=True, slots=True)

@@ -112,20 +112,20 @@ class CaseState:
     turn: int = 0
     started_at: datetime | None = None
     changed_at: datetime | None = None
-    facts: dict[str, Fact] = field(default_factory=dict)
-    activations: dict[ActivationId, Activation] = field(default_factory=dict)
-    firings: dict[str, Firing] = field(default_factory=dict)
+    facts: dict[str, Fact] = field(default_factory=dict[str, Fact])
+    activations: dict[ActivationId, Activation] = field(default_factory=dict[ActivationId, Activation])
+    firings: dict[str, Firing] = field(default_factory=dict[str, Firing])
     fired: int = 0
-    milestones: dict[str, MilestoneState] = field(default_factory=dict)
-    goals: dict[str, int] = field(default_factory=dict)
-    timers: dict[TimerId, datetime] = field(default_factory=dict)
-    occurrences: dict[str, int] = field(default_factory=dict)
+    milestones: dict[str, MilestoneState] = field(default_factory=dict[str, MilestoneState])
+    goals: dict[str, int] = field(default_factory=dict[str, int])
+    timers: dict[TimerId, datetime] = field(default_factory=dict[TimerId, datetime])
+    occurrences: dict[str, int] = field(default_factory=dict[str, int])
     stalled: tuple[str, ...] = ()
-    held: set[tuple[str, str]] = field(default_factory=set)
+    held: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
     calls: int = 0
     calls_before_today: int = 0
-    usage: dict[tuple[str, str], float] = field(default_factory=dict)
-    usage_today: dict[tuple[str, str], float] = field(default_factory=dict)
+    usage: dict[tuple[str, str], float] = field(default_factory=dict[tuple[str, str], float])
+    usage_today: dict[tuple[str, str], float] = field(default_factory=dict[tuple[str, str], float])
     midnight: datetime = datetime.min.replace(tzinfo=UTC)
     deliberation: int = 0
     deliberating: bool = False

@@ -78,7 +78,7 @@ class WorkerExecution:
     attempt: int
     case: CaseView
     deadline: float | None = None
-    charges: dict[str, float] = field(default_factory=dict)
+    charges: dict[str, float] = field(default_factory=dict[str, float])
     beat: Callable[[], None] = lambda: None
 
     @property

@@ -51,6 +51,14 @@ class WiringError(ValueError):
         super().__init__(reason)
 
 
+def namespace_of_caller(depth: int = 2) -> Mapping[str, Any]:
+    """The local names of a function up the stack, in which annotations may name classes; 2 is the caller's caller."""
+    frame = inspect.currentframe()
+    for _ in range(depth):
+        frame = None if frame is None else frame.f_back
+    return {} if frame is None else frame.f_locals
+
+
 def signature_of(
     function: Callable[..., Any], namespace: Mapping[str, Any] | None = None
 ) -> tuple[tuple[Parameter, ...], Any]:

@@ -24,6 +24,7 @@ from casehub import (
     ChoreographyLoopControl,
     ContextChanged,
     DefinitionAdopted,
+    DeliberationFailed,
     DeliberationStarted,
     Event,
     HubClosedError,
@@ -34,11 +35,13 @@ from casehub import (
     StoreUnavailableError,
     TimerFired,
     WorkerExecutionCompleted,
+    WorkerExecutionExpired,
     present,
 )
 from casehub.adapters.clock import VirtualClock
 from casehub.binding import Binding
 from casehub.errors import UnknownNameError
+from casehub.events import CaseId
 from casehub.inputs import Resume, Suspend, TimerDue, Write
 from casehub.spi import CommitResult, Committed, Conflict, DueTimer, TooLarge, Turn
 from tests.engine.core import Core
@@ -202,7 +205,7 @@ async def test_a_result_behind_many_inputs_that_the_store_refuses_is_not_lost() 
         store.before = lambda turns: answer.wait()
         pump = await hub.pump(case.id)
         for note in (0, *map(str, range(6))):  # while the first is committed, the others make a batch
-            pump.post(Write(signals=("note",), facts={"note": note}))
+            pump.post(Write(signals=("note",), facts={"note": note}))  # type: ignore[dict-item]  # mixed on purpose
             await idle()
         gate.set()
         await idle()
@@ -438,6 +441,38 @@ async def test_a_timer_that_is_set_and_due_while_the_store_is_asked_for_timers_f
         assert len(tries) == 2
 
 
+async def test_alarms_go_off_in_time_however_long_the_store_takes_for_timers() -> None:
+    class Slow(Kept):
+        gate = asyncio.Event()
+
+        async def due(self, now: Any, limit: int = 100) -> Sequence[DueTimer]:
+            await self.gate.wait()
+            return await super().due(now, limit)
+
+    store, clock = Slow(), VirtualClock()
+    store.gate.set()
+    d = CaseDefinition("d", goal="b", signals=["note"])
+    d.milestone("in time", present("b"), sla="1s")
+
+    @d.worker(writes="b", timeout="5s", retry=Retry(1))
+    async def work(a: int) -> int:
+        await clock.sleep("1h")
+        return a
+
+    async with CaseHub(d, store=store, clock=clock) as hub:
+        case = await hub.start(d, a=1)
+        await idle()
+        store.gate.clear()
+        for _ in range(3):
+            clock.move("2s")
+            await idle()
+        assert len(await case.log.query(WorkerExecutionExpired)) == 1
+        assert len(await case.log.query(TimerFired)) == 0
+        store.gate.set()
+        await idle()
+        assert len(await case.log.query(TimerFired)) == 1
+
+
 async def test_a_hub_that_works_only_what_it_is_asked_for_makes_up_for_what_came_due_before() -> None:
     store, clock, tries = Kept(), VirtualClock(), list[float]()
     d = failing_once(tries, clock, "10s")
@@ -589,6 +624,38 @@ async def test_what_holds_already_under_the_structure_that_is_adopted_is_found()
             "GOAL_REACHED",
             "CASE_COMPLETED",
         ]
+
+
+async def test_a_loop_control_that_cannot_fold_one_log_parks_that_case_and_no_other() -> None:
+    class Forgetful(ChoreographyLoopControl):
+        handles = frozenset({CaseStarted})
+
+        def apply(self, control: Any, event: Event) -> Any:
+            if event.case == "bad":
+                raise KeyError("what it knew")
+            return control
+
+    d, store = stepping(), Kept()
+    async with CaseHub(d, store=store, loop=(held := Choosing())) as hub:
+        for name in ("bad", "good"):
+            await hub.start(d, case_id=name, a=1)
+        await idle()
+        assert held.asked
+    async with CaseHub(d, store=store, loop=Forgetful()) as hub:
+        assert (await hub.case("good").completed())["b"] == 1
+        assert list(hub.parked) == ["bad"]
+        assert "mend its apply" in hub.parked[CaseId("bad")]
+
+
+async def test_a_loop_control_with_a_deadline_that_is_none_fails_its_deliberations_and_nothing_else() -> None:
+    class Endless(Choosing):
+        deadline = "whenever"
+
+    d = stepping()
+    async with CaseHub(d, store=Kept(), clock=VirtualClock(), loop=Endless()) as hub:
+        case = await hub.start(d, a=1)
+        await idle()
+        assert len(await case.log.query(DeliberationFailed)) == 1
 
 
 async def test_a_case_whose_workers_never_wait_lets_the_event_loop_go_round() -> None:

@@ -442,18 +442,19 @@ async def test_a_sync_worker_past_its_limit_is_left_behind_and_its_result_does_n
 
 
 async def test_a_sync_worker_that_blocks_keeps_nobody_from_leaving_the_hub() -> None:
-    begun, gate = threading.Event(), threading.Event()
+    begun, gate, ended = threading.Event(), threading.Event(), threading.Event()
 
     def work(a: int) -> int:
         begun.set()
         gate.wait(5)
+        ended.set()
         return a
 
     d = one(work)
     async with CaseHub(d, store=Kept()) as hub:
         await hub.start(d, a=1)
         await asyncio.to_thread(begun.wait, 5)
-    assert not gate.is_set()
+    assert not ended.is_set()
     gate.set()
 
 

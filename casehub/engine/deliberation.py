@@ -314,7 +314,10 @@ class Asking:
         """Ask, within the loop control's deadline, and say what came of it; None when it was called off."""
         if not self.wanted():
             return None
-        limit = duration(loop.deadline)
+        try:
+            limit = duration(loop.deadline)
+        except Exception as error:
+            return Deliberated(number=self.number, error=error, by="loop")
         began = wheel.clock.monotonic()
         with wheel.limit(limit) as self._scope:
             answer = await self._ask(loop)

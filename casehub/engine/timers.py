@@ -65,6 +65,7 @@ class TimerWheel:
         self._idle_alarms = 0
         self._count = 0
         self._next: datetime | None = None
+        self._bringing = False
         self._changed = anyio.Event()
         self._posted: set[tuple[str, CaseId, TimerId]] = set()
 
@@ -109,38 +110,41 @@ class TimerWheel:
             self.note(due)
 
     def next(self) -> float | None:
-        """When the next thing is due, on the monotonic clock."""
+        """When the next thing is due, on the monotonic clock; durable timers that are being brought do not count."""
         times = [self._alarms[0][0]] if self._alarms else []
-        if self._next is not None:
+        if self._next is not None and not self._bringing:
             times.append(self.clock.monotonic() + (self._next - self.clock.now()).total_seconds())
         return min(times, default=None)
 
     async def run(self, due: Callable[[DueTimer], Awaitable[None]]) -> None:
         """Turn until cancelled; `due` is called with each durable timer that has come due."""
         self._next = self.clock.now()
-        while True:
-            self._changed = anyio.Event()
-            try:
-                await self._fire(due)
-            except StoreUnavailableError as error:
-                log.warning("store.unavailable", again_in=AGAIN.total_seconds(), reason=str(error))
-                self._next = self.clock.now() + AGAIN
-            upcoming = self.next()
-            now = self.clock.monotonic()
-            if upcoming is not None and upcoming <= now:
-                await anyio.lowlevel.checkpoint()
-                continue
-            self.asleep_until = min(upcoming or now + HORIZON, now + HORIZON)
-            async with anyio.create_task_group() as group:
-                group.start_soon(self._sleep, self.asleep_until, group.cancel_scope)
-                await self._changed.wait()
-                group.cancel_scope.cancel()
+        async with anyio.create_task_group() as beside:
+            while True:
+                self._changed = anyio.Event()
+                self._ring()
+                if self._is_due() and not self._bringing:
+                    self._bringing = True
+                    beside.start_soon(self._bring, due)  # however long the store takes, alarms go off in time
+                upcoming = self.next()
+                now = self.clock.monotonic()
+                if upcoming is not None and upcoming <= now:
+                    await anyio.lowlevel.checkpoint()
+                    continue
+                self.asleep_until = min(upcoming or now + HORIZON, now + HORIZON)
+                async with anyio.create_task_group() as group:
+                    group.start_soon(self._sleep, self.asleep_until, group.cancel_scope)
+                    await self._changed.wait()
+                    group.cancel_scope.cancel()
+
+    def _is_due(self) -> bool:
+        return self._next is not None and self._next <= self.clock.now()
 
     async def _sleep(self, until: float, scope: anyio.CancelScope) -> None:
         await self.clock.sleep_until(until)
         scope.cancel()
 
-    async def _fire(self, call: Callable[[DueTimer], Awaitable[None]]) -> None:
+    def _ring(self) -> None:
         now = self.clock.monotonic()
         while self._alarms and self._alarms[0][0] <= now:
             _, _, alarm = heapq.heappop(self._alarms)
@@ -151,9 +155,19 @@ class TimerWheel:
             else:
                 ring, alarm.call = alarm.call, None
                 ring()
+
+    async def _bring(self, call: Callable[[DueTimer], Awaitable[None]]) -> None:
+        try:
+            await self._bring_due(call)
+        except StoreUnavailableError as error:
+            log.warning("store.unavailable", again_in=AGAIN.total_seconds(), reason=str(error))
+            self._next = self.clock.now() + AGAIN
+        finally:
+            self._bringing = False
+            self._changed.set()
+
+    async def _bring_due(self, call: Callable[[DueTimer], Awaitable[None]]) -> None:
         wall = self.clock.now()
-        if self._next is None or self._next > wall:
-            return
         self._next = None  # whatever is set from here on is noted: the answers need not have it
         due = await self._store.due(wall, BATCH + len(self._posted))
         fresh = [timer for timer in due if (timer.tenant, timer.case, timer.timer) not in self._posted]
