@@ -130,9 +130,7 @@ class Residents:
         if (begun := self._pumps.get(case)) is not None:
             return begun  # it was started while this looked for it
         if not events:
-            raise CaseNotFoundError(
-                f"there is no case {case!r} in {runtime.store.describe()}; list them with hub.cases()"
-            )
+            raise CaseNotFoundError(f"there is no case {case!r} in this hub's store; list them with hub.cases()")
         name = events[0].definition
         structure = self._structures.get(name)
         if structure is None:

@@ -17,6 +17,7 @@ from casehub.values import type_name
 from casehub.view import CaseView, WorkerExecution
 from casehub.wiring import Parameter, Source
 
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,99}")
 _DIGITS = re.compile(r"\d+")
 SLIP = 0.8
 """How alike two names must be for one to be taken for a slip of the other."""
@@ -31,6 +32,15 @@ def build(definition: CaseDefinition) -> Structure:
     if found:
         raise DefinitionError(definition.name, list(dict.fromkeys(found)))
     return structure
+
+
+def _name(structure: Structure) -> Iterator[Problem]:
+    if not _NAME.fullmatch(structure.name):
+        yield Problem(
+            f"definition {structure.name!r}",
+            "its name is no name: logs, commands and addresses use it",
+            "use up to 100 letters, digits, '.', '_' and '-', a letter first",
+        )
 
 
 def _duplicate_names(structure: Structure) -> Iterator[Problem]:
@@ -225,4 +235,14 @@ def _known(structure: Structure) -> set[str]:
     return structure.written() | set(structure.inputs) | set(structure.brought)
 
 
-_CHECKS = (_duplicate_names, _facts_that_nobody_brings, _triggers, _goals, _types, _writers, _never_asked, _activities)
+_CHECKS = (
+    _name,
+    _duplicate_names,
+    _facts_that_nobody_brings,
+    _triggers,
+    _goals,
+    _types,
+    _writers,
+    _never_asked,
+    _activities,
+)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import getpass
 import os
+import shlex
+import shutil
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -113,7 +115,8 @@ class Session:
     def hint(self, command: str) -> str:
         """A command as it has to be typed to reach the same database."""
         options = (("--db", self.common.db), ("--config", self.common.config))
-        return " ".join([f"casehub {command}", *(f"{name} {value}" for name, value in options if value)])
+        given = [word for name, value in options if value for word in (name, shlex.quote(str(value)))]
+        return " ".join([program(), command, *given])
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[CaseStore]:
@@ -162,3 +165,11 @@ def _login() -> str:
         return f"user:{getpass.getuser()}"
     except (KeyError, OSError):  # an id without a name
         return "user"
+
+
+def program() -> str:
+    """This program as it can be typed here: its name, or its path where that is not on the search path."""
+    path = Path(sys.argv[0])
+    if path.name != "casehub" or shutil.which("casehub"):
+        return "casehub"
+    return shlex.quote(os.path.relpath(path))

@@ -17,7 +17,7 @@ from cyclopts import App, Parameter
 
 from casehub.cli.application import InFile, hub_of
 from casehub.cli.logs import log_in
-from casehub.cli.options import Common, Session, log_to_stderr
+from casehub.cli.options import Common, Session, log_to_stderr, program
 from casehub.cli.output import Printer
 from casehub.cli.replaying import replay_first
 from casehub.cli.text import note
@@ -210,9 +210,9 @@ def _say_what_runs(
         heading=False,
     )
     printer.say("Next, in another terminal:")
-    printer.say(f"  casehub case start {name}{facts}{suffix}")
-    printer.say(f"  casehub case list{suffix}")
-    printer.say(f"  casehub events tail{suffix}")
+    printer.say(f"  {program()} case start {name}{facts}{suffix}")
+    printer.say(f"  {program()} case list{suffix}")
+    printer.say(f"  {program()} events tail{suffix}")
     printer.say(f"Ctrl-C stops it, with up to {limit} for running workers.")
 
 

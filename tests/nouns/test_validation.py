@@ -536,3 +536,9 @@ def test_options_of_a_binding_do_not_get_lost_on_a_worker_with_a_capability() ->
         DefinitionError, match=r"worker 'score': has a capability, and retry, on would be of its binding"
     ):
         build(d)
+
+
+@pytest.mark.parametrize("name", ["two words", "", "1st", "a/b", "x" * 101])
+def test_a_definition_whose_name_is_no_name_is_refused(name: str) -> None:
+    with pytest.raises(DefinitionError, match="its name is no name"):
+        build(CaseDefinition(name))
