@@ -1,8 +1,66 @@
-"""Opt-in orchestration for CaseHub, on top of `casehub` and never needed by it.
+"""Orchestration, the opt-in: a control blackboard, stages, and strategies that await.
 
-Its layers, lowest first: events and the plan (the control blackboard), stages, the contract of a planning strategy,
-the loop control that asks a strategy what runs next, and ready strategies. It sees the nouns of `casehub` and
-`casehub.spi`, nothing else.
+    plan         the control blackboard of a case: agenda, focus, notes, stages
+    stages       how stages are entered, completed and left
+    control      the loop control that asks a strategy
+    spi          what an author of strategies implements
+    events       what orchestration adds to the log
 
-So far the package has its name and its place in the wheel; there is nothing to import from it yet.
+`CaseHub(claim, loop=PlanningStrategyLoopControl(strategy))` turns it on; no line of the definition changes.
 """
+
+from __future__ import annotations
+
+from blackboard_ext.control import PlanningStrategyLoopControl
+from blackboard_ext.events import (
+    FocusChanged,
+    NoteWritten,
+    OscillationDetected,
+    PlanItemAdded,
+    PlanItemCancelled,
+    PlanItemCompleted,
+    PlanItemEnded,
+    PlanItemEvent,
+    PlanItemFaulted,
+    PlanItemObsolete,
+    PlanItemPrioritised,
+    PlanItemRejected,
+    PlanItemStarted,
+    PlanRevised,
+    ResourceBudgeted,
+    StageActivated,
+    StageCompleted,
+    StageEvent,
+    StageFaulted,
+    StageTerminated,
+)
+from blackboard_ext.plan import CasePlanModel, PlanItem, StageStatus
+from blackboard_ext.spi import PlanningStrategy
+
+__all__ = [
+    "CasePlanModel",
+    "FocusChanged",
+    "NoteWritten",
+    "OscillationDetected",
+    "PlanItem",
+    "PlanItemAdded",
+    "PlanItemCancelled",
+    "PlanItemCompleted",
+    "PlanItemEnded",
+    "PlanItemEvent",
+    "PlanItemFaulted",
+    "PlanItemObsolete",
+    "PlanItemPrioritised",
+    "PlanItemRejected",
+    "PlanItemStarted",
+    "PlanRevised",
+    "PlanningStrategy",
+    "PlanningStrategyLoopControl",
+    "ResourceBudgeted",
+    "StageActivated",
+    "StageCompleted",
+    "StageEvent",
+    "StageFaulted",
+    "StageStatus",
+    "StageTerminated",
+]

@@ -113,7 +113,7 @@ from casehub.policies import (
     last_writer_wins,
 )
 from casehub.query import CaseLog, CaseQuery, CaseSummary, EventLog, EventQuery
-from casehub.sentry import Sentry, absent, present
+from casehub.sentry import Sentry, absent, present, reached
 from casehub.spi import Answer, CaseStore, Clock, Defer, Executor, LoopControl, Selection, Turn
 from casehub.state import CaseState
 from casehub.values import ABSENT
@@ -241,4 +241,5 @@ __all__ = [
     "first_writer_wins",
     "last_writer_wins",
     "present",
+    "reached",
 ]

@@ -18,6 +18,7 @@ from casehub.events import Event
 from casehub.goals import Goal, GoalExpression, Milestone, as_expression
 from casehub.policies import Budget, Limits, PolicyOptions, policy_of
 from casehub.sentry import Guard, Sentry, as_sentry
+from casehub.stage import Stage, StageFault
 from casehub.values import snake_case, without_none
 from casehub.wiring import WiringError, namespace_of_caller, signature_of
 
@@ -72,6 +73,7 @@ class CaseDefinition:
         self.bindings: list[Binding] = []
         self.milestones: list[Milestone] = []
         self.goals: list[Goal] = []
+        self.stages: list[Stage] = []
         self.returned: dict[str, Any] = {}
         self.resources: dict[str, tuple[Any, Callable[[], AsyncIterator[Any]]]] = {}
         self.activities: list[Activity] = []
@@ -192,6 +194,48 @@ class CaseDefinition:
         start = None if entry is None else self._guard(f"milestone {name!r}", entry, namespace)
         if criterion is not None:
             self.milestones.append(Milestone(name, criterion, start, None if sla is None else duration(sla)))
+
+    def stage(
+        self,
+        name: str,
+        *members: str | Callable[..., Any],
+        entry: Guard | None = None,
+        exit: Guard | None = None,
+        optional: Iterable[str | Callable[..., Any]] = (),
+        companions: Iterable[str | Callable[..., Any]] = (),
+        autocomplete: bool = True,
+        on_fault: StageFault | str = StageFault.SETTLE,
+    ) -> None:
+        """Declare a stage: its members are workers (or the names of bindings), milestones and other stages.
+
+        See `casehub.stage.Stage` for the options. A binding that is a member fires only while the stage is active. It
+        takes a loop control that works stages; `CaseHub` refuses the definition with any other.
+        """
+        namespace = namespace_of_caller()
+        subject = f"stage {name!r}"
+        start = None if entry is None else self._guard(subject, entry, namespace)
+        end = None if exit is None else self._guard(subject, exit, namespace)
+        self.stages.append(
+            Stage(
+                name,
+                tuple(self._member(each) for each in members),
+                start,
+                end,
+                frozenset(self._member(each) for each in optional),
+                frozenset(self._member(each) for each in companions),
+                autocomplete,
+                StageFault(on_fault),
+            )
+        )
+
+    def _member(self, member: str | Callable[..., Any]) -> str:
+        """A member's name; a worker's function stands for the binding that runs it."""
+        if isinstance(member, str):
+            return member
+        for binding in self.bindings:
+            if any(worker.function is member for worker in binding.workers):
+                return binding.name
+        return _name(member)
 
     def goal(self, name: str, when: Guard, *, failure: bool = False) -> None:
         """Declare a goal: reached when `when` holds for the first time. A `failure` goal faults the case."""

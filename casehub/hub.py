@@ -23,7 +23,6 @@ from casehub.bus import Bus, Subscription
 from casehub.case import Case
 from casehub.definition import CaseDefinition
 from casehub.durations import Duration, duration
-from casehub.engine.choreography import ChoreographyLoopControl
 from casehub.engine.executor import LocalExecutor
 from casehub.engine.pump import Pump
 from casehub.engine.runtime import Runtime
@@ -39,6 +38,7 @@ from casehub.events import CaseId, Event
 from casehub.inputs import Start
 from casehub.lifecycle import CaseStatus
 from casehub.lookup import clock_of, store_of
+from casehub.loops import Loops, loops_of
 from casehub.metrics import observe
 from casehub.query import CaseQuery, CaseSummary, EventLog, check_kinds
 from casehub.residents import Residents
@@ -55,8 +55,6 @@ E3 = TypeVar("E3", bound=Event)
 HAND_ON: Final = 5.0
 """Seconds that subscribers get, when a hub is left in peace, for what has been committed."""
 NOT_OPEN: Final = "the hub is not open: use it inside 'async with CaseHub(...) as hub:'"
-
-Loops = LoopControl | Mapping[str, LoopControl]
 
 
 class CaseHub:
@@ -90,7 +88,7 @@ class CaseHub:
         if len(self.definitions) < len(definitions):
             raise SettingsError("two definitions have the same name; rename one of them")
         self.structures: dict[str, Structure] = {name: build(each) for name, each in self.definitions.items()}
-        self._loops = _loops_of(loop, self.definitions)
+        self._loops = loops_of(loop, self.structures)
         self.store: CaseStore = store_of(store) if isinstance(store, str) else store
         self.clock: Clock = clock or clock_of("system")
         self.tenant = tenant
@@ -368,18 +366,6 @@ class CaseHub:
                     opened[opener] = await opening.enter_async_context(manager())
             found[name] = {resource: opened[opener] for resource, (_, opener) in definition.resources.items()}
         return found
-
-
-def _loops_of(loop: Loops | None, definitions: Mapping[str, CaseDefinition]) -> dict[str, LoopControl]:
-    default = ChoreographyLoopControl()
-    if loop is None:
-        return dict.fromkeys(definitions, default)
-    if isinstance(loop, Mapping):
-        for name in loop:
-            if name not in definitions:
-                raise SettingsError(f"loop= names the definition {name!r}; {did_you_mean(name, definitions)}")
-        return {name: loop.get(name, default) for name in definitions}
-    return dict.fromkeys(definitions, loop)
 
 
 def _warn_of(cases: Sequence[CaseId]) -> None:

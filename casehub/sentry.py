@@ -18,6 +18,7 @@ class Facts(Protocol):
 
     def visible(self, name: str) -> bool: ...
     def value(self, parameter: Parameter) -> Any: ...
+    def reached(self, milestone: str) -> bool: ...
 
 
 class Sentry:
@@ -156,6 +157,23 @@ class Not(Sentry):
         return f"absent({self.part.fact!r})" if isinstance(self.part, Present) else f"~{self.part}"
 
 
+@dataclass(frozen=True, slots=True)
+class Reached(Sentry):
+    """A milestone of this name is achieved. For the criteria of stages, which are tested in every turn."""
+
+    milestone: str
+
+    @property
+    def reads(self) -> frozenset[str]:
+        return frozenset()
+
+    def holds(self, facts: Facts) -> bool:
+        return facts.reached(self.milestone)
+
+    def __str__(self) -> str:
+        return f"reached({self.milestone!r})"
+
+
 class Predicate(Sentry):
     """A function of facts, wired like a worker; it does not hold while a fact that it requires is missing."""
 
@@ -204,6 +222,11 @@ def present(*facts: str) -> Sentry:
     return Present(facts[0]) if len(facts) == 1 else Every(tuple(Present(fact) for fact in facts))
 
 
+def reached(milestone: str) -> Sentry:
+    """A sentry that holds once a milestone is achieved; for the criteria of stages."""
+    return Reached(milestone)
+
+
 def absent(*facts: str) -> Sentry:
     """A sentry that holds while none of these facts is there."""
     return Not(Present(facts[0])) if len(facts) == 1 else Every(tuple(Not(Present(fact)) for fact in facts))
@@ -216,3 +239,16 @@ def as_sentry(guard: Guard, namespace: Mapping[str, Any] | None = None) -> Sentr
     if not callable(guard):
         raise TypeError(f"{guard!r} is no condition: give present(...), absent(...) or a function of facts")
     return Predicate(guard, signature_of(guard, namespace)[0])
+
+
+def milestones_in(sentry: Sentry) -> frozenset[str]:
+    """The milestones that a condition waits for."""
+    match sentry:
+        case Reached(milestone):
+            return frozenset({milestone})
+        case Every(parts) | Either(parts):
+            return frozenset[str]().union(*(milestones_in(part) for part in parts))
+        case Not(part):
+            return milestones_in(part)
+        case _:
+            return frozenset()

@@ -16,7 +16,8 @@ from casehub.events import CaseId, Envelope, Event, TimerId
 from casehub.lifecycle import CaseStatus
 from casehub.query import EventLog
 from casehub.state import CaseState
-from casehub.view import CaseView
+from casehub.structure import Structure
+from casehub.view import CaseView as CaseView  # noqa: PLC0414 - extensions see the nouns and this module
 
 # ---- the store
 
@@ -204,12 +205,25 @@ class LoopControl(Protocol):
         """The events of its own that follow from one, live only."""
         ...
 
+    def settle(self, state: CaseState) -> Iterable[Event]:
+        """One round of transitions of its own that follow from the state; asked again until nothing follows."""
+        ...
+
     def gate(self, state: CaseState, binding: Binding) -> str | None:
         """Why this binding may not fire now, in words; None when it may."""
         ...
 
     async def select(self, case: CaseView, eligible: Sequence[Binding]) -> Answer:
         """Which of the eligible bindings fire now, in order of declaration as given; never others, each once."""
+        ...
+
+
+@runtime_checkable
+class WorksStages(Protocol):
+    """A loop control that works the stages of a definition; without one a definition with stages is an error."""
+
+    def over(self, structure: Structure) -> LoopControl:
+        """The same loop control for the cases of one definition."""
         ...
 
 

@@ -130,6 +130,7 @@ class SteppingLoopControl:
         self.apply = inner.apply
         self.react = inner.react
         self.gate = inner.gate
+        self.settle = inner.settle
 
     async def select(self, case: CaseView, eligible: Sequence[Binding]) -> Answer:
         await self._turnstile.wait(case.id, [binding.name for binding in eligible])

@@ -18,6 +18,7 @@ from casehub.errors import FactError, InputRefusedError, LimitError, Problem, Un
 from casehub.events import Event
 from casehub.goals import Goal, GoalExpression, Milestone
 from casehub.sentry import Present, Sentry
+from casehub.stage import Stage, parents
 from casehub.values import FactType, Plain
 from casehub.wiring import Source, Wires, WiringError
 
@@ -31,7 +32,7 @@ class Structure:
 
     `types`: of every fact it knows; `inputs`: facts that `start` takes, True where they are required; `brought`: facts
     that may come from outside later; `readers`, `milestones_of`, `goals_of`: from a fact to what reads it;
-    `triggered`: from an event class to the bindings that wait for it; `hash`: of names, reads, writes, policies and
+    `stage_of`: from a member to its stage; `triggered`: from an event class to the bindings that wait for it; `hash`: of names, reads, writes, policies and
     conditions, not of function bodies.
     """
 
@@ -41,6 +42,8 @@ class Structure:
     bindings: dict[str, Binding]
     milestones: dict[str, Milestone]
     goals: dict[str, Goal]
+    stages: dict[str, Stage]
+    stage_of: dict[str, str]
     completion: GoalExpression | None
     done_when: Sentry | None
     types: dict[str, FactType]
@@ -114,6 +117,7 @@ def structure_of(definition: CaseDefinition, execution: type, view: type) -> tup
             if name not in declared and (name in written or name in required or name in brought)
         ]
     named = {binding.name: binding for binding in bindings}
+    stages = {stage.name: _stage(stage, wires, problems) for stage in definition.stages}
     structure = Structure(
         definition=definition,
         name=definition.name,
@@ -121,6 +125,8 @@ def structure_of(definition: CaseDefinition, execution: type, view: type) -> tup
         bindings=named,
         milestones={milestone.name: milestone for milestone in milestones},
         goals={goal.name: goal for goal in goals},
+        stages=stages,
+        stage_of=parents(stages),
         completion=definition.completion,
         done_when=done_when,
         types=types,
@@ -235,6 +241,13 @@ def _milestone(milestone: Milestone, wires: Wires, problems: list[Problem]) -> M
     return replace(milestone, when=_sentry(milestone.when, wires, subject, problems), entry=entry)
 
 
+def _stage(stage: Stage, wires: Wires, problems: list[Problem]) -> Stage:
+    subject = f"stage {stage.name!r}"
+    entry = None if stage.entry is None else _sentry(stage.entry, wires, subject, problems)
+    end = None if stage.exit is None else _sentry(stage.exit, wires, subject, problems)
+    return replace(stage, entry=entry, exit=end)
+
+
 def _goal(goal: Goal, wires: Wires, problems: list[Problem]) -> Goal:
     return replace(goal, when=_sentry(goal.when, wires, f"goal {goal.name!r}", problems))
 
@@ -253,6 +266,10 @@ def _hash(definition: CaseDefinition, bindings: list[Binding], milestones: list[
     ]
     lines += [f"{m.name} {m.when} {m.entry} {m.sla}" for m in milestones]
     lines += [f"{g.name} {g.when} {g.failure}" for g in goals]
+    lines += [
+        f"{s.name} {s.members} {s.entry} {s.exit} {sorted(s.optional)} {sorted(s.companions)} {s.autocomplete} {s.on_fault}"
+        for s in definition.stages
+    ]
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
 
 

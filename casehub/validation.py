@@ -11,7 +11,8 @@ from typing import Any
 from casehub.definition import CaseDefinition
 from casehub.errors import DefinitionError, Problem, did_you_mean
 from casehub.policies import Refire
-from casehub.sentry import Sentry
+from casehub.sentry import Sentry, milestones_in
+from casehub.stage import cycles
 from casehub.structure import Structure, structure_of
 from casehub.values import type_name
 from casehub.view import CaseView, WorkerExecution
@@ -50,6 +51,7 @@ def _duplicate_names(structure: Structure) -> Iterator[Problem]:
         ("binding", [binding.name for binding in definition.bindings]),
         ("milestone", [milestone.name for milestone in definition.milestones]),
         ("goal", [goal.name for goal in definition.goals]),
+        ("stage", [stage.name for stage in definition.stages]),
     ):
         for name, count in Counter(names).items():
             if count > 1:
@@ -227,6 +229,10 @@ def _sentries(structure: Structure) -> Iterator[tuple[str, Sentry]]:
             yield f"milestone {milestone.name!r}", milestone.entry
     for goal in structure.goals.values():
         yield f"goal {goal.name!r}", goal.when
+    for stage in structure.stages.values():
+        for criterion in (stage.entry, stage.exit):
+            if criterion is not None:
+                yield f"stage {stage.name!r}", criterion
     if structure.done_when is not None:
         yield "done_when", structure.done_when
 
@@ -235,8 +241,52 @@ def _known(structure: Structure) -> set[str]:
     return structure.written() | set(structure.inputs) | set(structure.brought)
 
 
+def _stages(structure: Structure) -> Iterator[Problem]:
+    known = {*structure.bindings, *structure.milestones, *structure.stages}
+    for stage in structure.stages.values():
+        subject = f"stage {stage.name!r}"
+        for member in stage.members:
+            if member not in known:
+                yield Problem(
+                    subject, f"names {member!r}, which is no binding, milestone or stage", did_you_mean(member, known)
+                )
+            elif structure.stage_of[member] != stage.name:
+                yield Problem(
+                    subject, f"names {member!r}, which stage {structure.stage_of[member]!r} has", "name it in one stage"
+                )
+        for member in sorted((stage.optional | stage.companions) - set(stage.members)):
+            yield Problem(
+                subject, f"calls {member!r} optional or a companion, which is no member", "name it as a member too"
+            )
+        for criterion in (stage.entry, stage.exit):
+            for milestone in () if criterion is None else milestones_in(criterion):
+                if milestone not in structure.milestones:
+                    yield Problem(
+                        subject, f"waits for the milestone {milestone!r}", did_you_mean(milestone, structure.milestones)
+                    )
+    for subject, sentry in _sentries(structure):
+        if milestones_in(sentry) and not subject.startswith("stage "):
+            yield Problem(
+                subject, f"tests {sentry}, and only criteria of stages may", "test the facts that the milestone tests"
+            )
+    for ring in cycles(structure.stages):
+        yield Problem(
+            f"stage {ring[0]!r}", f"lies within itself: {' in '.join((*ring, ring[0]))}", "take one out of the other"
+        )
+
+
+def unworked_stages(structure: Structure, loop: str) -> Problem:
+    """The problem of a definition with stages and a loop control that works none."""
+    return Problem(
+        f"stage {next(iter(structure.stages))!r}",
+        f"needs a loop control that works stages, and {loop} works none",
+        "give CaseHub a PlanningStrategyLoopControl as loop=",
+    )
+
+
 _CHECKS = (
     _name,
+    _stages,
     _duplicate_names,
     _facts_that_nobody_brings,
     _triggers,

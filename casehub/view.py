@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 
 from casehub.context import CaseContext, Fact
 from casehub.errors import SettingsError
 from casehub.events import ActivationId, CaseId
-from casehub.lifecycle import CaseStatus
+from casehub.lifecycle import CaseStatus, MilestoneStatus
 from casehub.query import CaseLog, EventLog
 from casehub.state import CaseState
 from casehub.values import FactType
@@ -51,6 +52,16 @@ class CaseView:
     @property
     def definition(self) -> str:
         return self._state.definition
+
+    @property
+    def control(self) -> Any:
+        """The loop control's own state, for the loop control alone."""
+        return self._state.control
+
+    @property
+    def milestones(self) -> Mapping[str, MilestoneStatus]:
+        """Where the milestones stand."""
+        return {name: milestone.status for name, milestone in self._state.milestones.items()}
 
     @property
     def context(self) -> CaseContext:

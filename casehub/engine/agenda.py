@@ -13,6 +13,7 @@ from casehub.binding import Binding
 from casehub.envelope import subtypes
 from casehub.errors import CaseHubError
 from casehub.events import (
+    ActivationId,
     BudgetExhausted,
     CaseStatusChanged,
     ContextChanged,
@@ -22,10 +23,11 @@ from casehub.events import (
     TimerId,
     TimerSet,
     WorkerExecutionFinished,
+    WorkerExecutionStarted,
     WorkerScheduled,
 )
 from casehub.explanation import Explanation, Verdict
-from casehub.lifecycle import ActivationStatus
+from casehub.lifecycle import ActivationStatus, MilestoneStatus
 from casehub.policies import Budget, Refire
 from casehub.query import concrete
 from casehub.sentry import Sentry
@@ -49,10 +51,11 @@ class GuardError(CaseHubError):
 class StateFacts:
     """The facts of a state as sentries read them."""
 
-    __slots__ = ("_facts",)
+    __slots__ = ("_facts", "_milestones")
 
     def __init__(self, state: CaseState) -> None:
         self._facts = state.facts
+        self._milestones = state.milestones
 
     def visible(self, name: str) -> bool:
         fact = self._facts.get(name)
@@ -61,6 +64,10 @@ class StateFacts:
     def value(self, parameter: Parameter) -> Any:
         fact = self._facts[parameter.target]
         return None if fact.value is ABSENT else parameter.type.restore(fact.value, f"fact {fact.name!r}")
+
+    def reached(self, milestone: str) -> bool:
+        found = self._milestones.get(milestone)
+        return found is not None and found.status is MilestoneStatus.ACHIEVED
 
 
 def holds(sentry: Sentry, state: CaseState, subject: str) -> bool:
@@ -271,6 +278,26 @@ def overspent(
         if spent >= bound or spent + reserved.get(unit, 0.0) > bound:
             return unit, bound
     return None
+
+
+def schedule(state: CaseState, binding: Binding) -> Iterator[Event]:
+    """The activation of a binding and its first attempt, with what it reads as it is now."""
+    firing = state.firings.get(binding.name)
+    activation = ActivationId(f"{state.id}/{binding.name}/{1 if firing is None else firing.count + 1}")
+    worker = binding.workers[0].name
+    facts = state.facts
+    stamps = {name: 0 if (fact := facts.get(name)) is None else fact.stamp for name in binding.reads}
+    yield WorkerScheduled(
+        binding=binding.name,
+        activation=activation,
+        worker=worker,
+        stamps=stamps,
+        occurrence=occurrence(state, binding) if binding.on.occurs else 0,
+        cause=max(stamps.values(), default=0),
+    )
+    yield WorkerExecutionStarted(
+        binding=binding.name, activation=activation, worker=worker, attempt=1, cause=state.version
+    )
 
 
 def explain(state: CaseState, structure: Structure, loop: LoopControl, binding: Binding) -> Explanation:

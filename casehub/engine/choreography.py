@@ -29,6 +29,9 @@ class ChoreographyLoopControl:
     def react(self, state: CaseState, event: Event) -> Iterable[Event]:
         return ()
 
+    def settle(self, state: CaseState) -> Iterable[Event]:
+        return ()
+
     def gate(self, state: CaseState, binding: Binding) -> str | None:
         return None
 

@@ -10,17 +10,17 @@ import random
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from casehub.binding import Binding
-from casehub.engine.agenda import Agenda, explain, held_back, hold, holds, occurrence, withheld
+from casehub.engine.agenda import Agenda, explain, held_back, hold, holds, schedule, withheld
 from casehub.engine.deliberation import Deliberations, Question, check_answer, fingerprint, hindered, stamps_of
 from casehub.engine.intake import INTAKE, Intake, message_of
 from casehub.engine.reactors import REACTORS, at_start
 from casehub.engine.reports import reported
 from casehub.errors import CaseHubError, InputRefusedError, LoopControlError
 from casehub.events import (
-    ActivationId,
     CaseCancelled,
     CaseCompleted,
     CaseEnded,
@@ -41,8 +41,6 @@ from casehub.events import (
     WorkerExecutionFailed,
     WorkerExecutionFinished,
     WorkerExecutionInterrupted,
-    WorkerExecutionStarted,
-    WorkerScheduled,
 )
 from casehub.explanation import Explanation, Verdict
 from casehub.inputs import NEVER, Adopt, Cancel, Deliberated, Input, Reported, Start
@@ -53,6 +51,8 @@ from casehub.spi import Answer, LoopControl, Turn
 from casehub.state import CaseState
 from casehub.structure import Structure
 from casehub.view import CaseView
+
+ROUNDS = 1_000  # of a loop control's transitions in one turn; stages that need more never come to rest
 
 
 class LiveCase:
@@ -131,7 +131,7 @@ class LiveCase:
         if type(input) is Deliberated:
             return self._deliberated(input)
         if type(input) is Reported:
-            return reported(input, self._intake, self._schedule)
+            return reported(input, self._intake, partial(schedule, self.state))
         return INTAKE[type(input)](self._intake, input)
 
     def _cancel(self, input: Cancel) -> Iterable[Event]:
@@ -210,6 +210,8 @@ class LiveCase:
     def _settle(self) -> None:
         """Complete, dispatch, or say what the case waits for."""
         state = self.state
+        if not self._transitions():
+            return
         done = self._done()
         if done is not None and allows(CASE_TRANSITIONS, state.status, done.after):
             self._end(done)
@@ -224,6 +226,8 @@ class LiveCase:
                 self._record(self.deliberations.cancel(state))
             return
         eligible = self.agenda.refresh(state)
+        if self.structure.stages:
+            eligible = [binding for binding in eligible if self.loop.gate(state, binding) is None]
         if self.loop.immediate:
             if eligible:
                 self._fire(self._ask(list(eligible)))
@@ -234,6 +238,21 @@ class LiveCase:
             self._quiescent(bool(self.agenda.eligible))
         elif state.status is CaseStatus.WAITING:
             self._record((CaseStatusChanged(before=CaseStatus.WAITING, after=CaseStatus.RUNNING),))
+
+    def _transitions(self) -> bool:
+        """Let the loop control take its transitions, round by round; whether the case goes on after them."""
+        events: Sequence[Event] = ()
+        for _ in range(ROUNDS):
+            if not (events := tuple(self.loop.settle(self.state))):
+                return True
+            self._record(events)
+            if self.state.status.ended:
+                return False
+        reason = (
+            f"its stages did not come to rest in {ROUNDS} rounds; last: {', '.join(event.name for event in events)}"
+        )
+        self._end(CaseFaulted(before=self.state.status, reason=reason))
+        return False
 
     def _done(self) -> CaseEnded | None:
         """How the case ends, if its goals or its own rule say that it does."""
@@ -279,26 +298,7 @@ class LiveCase:
                 continue
             if state.status is CaseStatus.WAITING:
                 self._record((CaseStatusChanged(before=CaseStatus.WAITING, after=CaseStatus.RUNNING),))
-            self._record(self._schedule(binding))
-
-    def _schedule(self, binding: Binding) -> Iterator[Event]:
-        state = self.state
-        firing = state.firings.get(binding.name)
-        activation = ActivationId(f"{state.id}/{binding.name}/{1 if firing is None else firing.count + 1}")
-        worker = binding.workers[0].name
-        facts = state.facts
-        stamps = {name: 0 if (fact := facts.get(name)) is None else fact.stamp for name in binding.reads}
-        yield WorkerScheduled(
-            binding=binding.name,
-            activation=activation,
-            worker=worker,
-            stamps=stamps,
-            occurrence=occurrence(state, binding) if binding.on.occurs else 0,
-            cause=max(stamps.values(), default=0),
-        )
-        yield WorkerExecutionStarted(
-            binding=binding.name, activation=activation, worker=worker, attempt=1, cause=state.version
-        )
+            self._record(schedule(state, binding))
 
     def _quiescent(self, held_back: bool) -> None:
         """Nothing runs and nothing fires: the case is done, waits for somebody, or is stuck."""

@@ -27,7 +27,8 @@ from casehub.durations import Duration, duration
 from casehub.engine.live import LiveCase
 from casehub.errors import CaseHubError, CaseNotFoundError, SettingsError, did_you_mean
 from casehub.events import CaseId, Event
-from casehub.hub import CaseHub, Loops
+from casehub.hub import CaseHub
+from casehub.loops import Loops
 from casehub.stepping import Step, Stepper, step_of
 from casehub.testing.evidence import WitnessedStore, listed
 from casehub.testing.scripts import Opener, Resource, ScriptedExecutor, worker_of

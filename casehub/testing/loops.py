@@ -64,6 +64,9 @@ class Watched:
             self.complaints.append(f"react changed the event {event.name}")
         return found
 
+    def settle(self, state: CaseState) -> Iterable[Event]:
+        return self.inner.settle(state)
+
     def gate(self, state: CaseState, binding: Binding) -> str | None:
         said: object = self.inner.gate(state, binding)
         if said is None or (isinstance(said, str) and said):

@@ -13,6 +13,13 @@ EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 
 PRINTED = {
     "claim": "approve\n",
+    "orchestrated": """\
+STAGE_ACTIVATED intake
+STAGE_ACTIVATED review
+STAGE_COMPLETED intake
+STAGE_COMPLETED review
+approve
+""",
     "own_loop": """\
 lamp 40
   live_feed: 0 failures in 7 days

@@ -215,6 +215,9 @@ class FromScratch:
     def react(self, state: CaseState, event: Event) -> Iterable[Event]:
         return ()
 
+    def settle(self, state: CaseState) -> Iterable[Event]:
+        return ()
+
     def gate(self, state: CaseState, binding: Binding) -> str | None:
         return None if binding.name in state.firings or state.fired < 90 else "no more than 90"
 

@@ -1,0 +1,158 @@
+"""The loop control that asks a planning strategy: the opt-in that turns choreography into orchestration.
+
+Plan items follow the engine's events in the same turn: when a worker finishes, its item has ended and its stage has
+completed, if that is what follows, before the next `select`. It holds nothing a case; the plan is the case's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
+
+from blackboard_ext.events import (
+    OscillationDetected,
+    PlanItemAdded,
+    PlanItemCancelled,
+    PlanItemCompleted,
+    PlanItemEnded,
+    PlanItemEvent,
+    PlanItemFaulted,
+    PlanItemObsolete,
+    PlanItemRejected,
+    PlanItemStarted,
+    PlanRevised,
+    StageEvent,
+)
+from blackboard_ext.oscillation import ROUNDS, cycle_in
+from blackboard_ext.plan import CasePlanModel, PlanState
+from blackboard_ext.spi import PlanningStrategy
+from blackboard_ext.stages import gate, next_round
+from casehub.binding import Binding
+from casehub.durations import Duration
+from casehub.envelope import Event, subtypes
+from casehub.events import (
+    DeliberationStarted,
+    WorkerExecutionCancelled,
+    WorkerExecutionCompleted,
+    WorkerExecutionDeclined,
+    WorkerExecutionFinished,
+    WorkerScheduled,
+)
+from casehub.policies import OnOutcome
+from casehub.spi import Answer, CaseView, Defer, Selection
+from casehub.state import CaseState
+from casehub.structure import Structure
+
+_FOLLOWED: Final = (
+    DeliberationStarted,
+    WorkerScheduled,
+    *subtypes(WorkerExecutionFinished),
+    *subtypes(PlanItemEvent),
+    *subtypes(PlanRevised),
+    *subtypes(StageEvent),
+    OscillationDetected,
+)
+
+
+class PlanningStrategyLoopControl:
+    """Asks `strategy` what runs next, and works the stages of the definition.
+
+    `deadline`: how long a `select` may take; past it nothing is fired and it is asked again. `rounds`: how often the
+    same cycle of bindings may fire before an `OSCILLATION_DETECTED` says so.
+    """
+
+    immediate = False
+    handles: frozenset[type[Event]] = frozenset(_FOLLOWED)
+
+    def __init__(
+        self,
+        strategy: PlanningStrategy,
+        *,
+        deadline: Duration = "30s",
+        rounds: int = ROUNDS,
+        structure: Structure | None = None,
+    ) -> None:
+        self.strategy = strategy
+        self.deadline: Duration = deadline
+        self._rounds = rounds
+        self._structure = structure
+
+    def over(self, structure: Structure) -> PlanningStrategyLoopControl:
+        """The same strategy for the cases of one definition."""
+        return PlanningStrategyLoopControl(
+            self.strategy, deadline=self.deadline, rounds=self._rounds, structure=structure
+        )
+
+    def initial(self) -> PlanState:
+        return PlanState()
+
+    def apply(self, control: Any, event: Event) -> PlanState:
+        plan: PlanState = control
+        plan.apply(event)
+        return plan
+
+    def gate(self, state: CaseState, binding: Binding) -> str | None:
+        return None if self._structure is None else gate(self._structure, state.control, binding.name)
+
+    def settle(self, state: CaseState) -> Iterable[Event]:
+        if self._structure is None or not self._structure.stages:
+            return ()
+        return next_round(state, self._structure, state.control)
+
+    def react(self, state: CaseState, event: Event) -> Iterator[Event]:
+        plan: PlanState = state.control
+        if isinstance(event, DeliberationStarted):
+            if self._structure is not None:
+                yield from _onto_the_agenda(state, self._structure, plan, event)
+        elif isinstance(event, WorkerScheduled):
+            yield PlanItemStarted(binding=event.binding, item=event.activation)
+        elif isinstance(event, WorkerExecutionFinished) and event.settled:
+            yield _ended(event)
+        elif isinstance(event, PlanItemStarted):
+            cycle = cycle_in(plan.fired, self._rounds)
+            if cycle and set(cycle) != set(plan.oscillating):  # a cycle is the same wherever it is entered
+                yield OscillationDetected(cycle=cycle, rounds=self._rounds)
+
+    async def select(self, case: CaseView, eligible: Sequence[Binding]) -> Answer:
+        plan = CasePlanModel(case.control, case.milestones)
+        answer = await self.strategy.select(plan, case, eligible)
+        if isinstance(answer, Selection):
+            rationale = answer.rationale or plan.because
+            writes = (*plan.writes, *answer.writes)
+            return Selection(answer.chosen, rationale, writes, answer.defer, answer.strict)
+        if isinstance(answer, Defer):
+            return Selection(defer=answer, rationale=plan.because, writes=plan.writes)
+        return Selection(answer, plan.because, plan.writes)
+
+
+def _onto_the_agenda(
+    state: CaseState, structure: Structure, plan: PlanState, event: DeliberationStarted
+) -> Iterator[Event]:
+    """Eligible bindings come onto the agenda, in order of declaration; pending items of others leave it."""
+    eligible = set(event.eligible)
+    for item in plan.agenda():
+        if item.binding not in eligible:
+            yield PlanItemObsolete(binding=item.binding, item=item.id)
+    for name in event.eligible:
+        if name not in plan.items:
+            binding = structure.bindings[name]
+            firing = state.firings.get(name)
+            number = 1 if firing is None else firing.count + 1
+            yield PlanItemAdded(
+                binding=name,
+                item=f"{state.id}/{name}/{number}",
+                priority=binding.priority,
+                stage=structure.stage_of.get(name, ""),
+            )
+
+
+def _ended(event: WorkerExecutionFinished) -> PlanItemEnded:
+    detail = getattr(event, "message", "") or getattr(event, "reason", "")
+    kind: type[PlanItemEnded] = PlanItemFaulted
+    if isinstance(event, WorkerExecutionCompleted) or event.then == OnOutcome.IGNORE:
+        kind = PlanItemCompleted
+    elif isinstance(event, WorkerExecutionDeclined):
+        kind = PlanItemRejected
+    elif isinstance(event, WorkerExecutionCancelled):
+        kind = PlanItemCancelled
+    return kind(binding=event.binding, item=event.activation, detail=detail)

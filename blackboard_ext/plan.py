@@ -1,0 +1,290 @@
+"""The control blackboard (BB1: Hayes-Roth 1985): one a case, apart from the facts.
+
+`PlanState` is what the log folds to and part of the case's state. `CasePlanModel` is what a strategy holds for one
+deliberation: a frozen version of it with a write buffer, whose writes become events with the accepted answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, TypeVar
+
+from blackboard_ext.events import (
+    FocusChanged,
+    NoteWritten,
+    OscillationDetected,
+    PlanItemAdded,
+    PlanItemCancelled,
+    PlanItemCompleted,
+    PlanItemFaulted,
+    PlanItemObsolete,
+    PlanItemPrioritised,
+    PlanItemRejected,
+    PlanItemStarted,
+    ResourceBudgeted,
+    StageActivated,
+    StageCompleted,
+    StageFaulted,
+    StageTerminated,
+)
+from casehub.binding import Binding
+from casehub.envelope import Event
+from casehub.errors import SettingsError, did_you_mean
+from casehub.lifecycle import ActivationStatus, MilestoneStatus
+from casehub.values import Plain, copy, plain
+
+T = TypeVar("T")
+
+REMEMBERED = 100
+"""Ended items that a plan remembers; the log has them all."""
+
+
+class StageStatus(StrEnum):
+    """Where a stage stands (CMMN 1.1, section 8.4.2)."""
+
+    PENDING = "PENDING"
+    ACTIVE = "ACTIVE"
+    COMPLETED = "COMPLETED"
+    TERMINATED = "TERMINATED"
+    FAULTED = "FAULTED"
+
+    @property
+    def ended(self) -> bool:
+        return self in (StageStatus.COMPLETED, StageStatus.TERMINATED, StageStatus.FAULTED)
+
+
+STAGE_TRANSITIONS: Mapping[StageStatus, frozenset[StageStatus]] = {
+    StageStatus.PENDING: frozenset({StageStatus.ACTIVE, StageStatus.TERMINATED}),
+    StageStatus.ACTIVE: frozenset({StageStatus.COMPLETED, StageStatus.TERMINATED, StageStatus.FAULTED}),
+    StageStatus.COMPLETED: frozenset(),
+    StageStatus.TERMINATED: frozenset(),
+    StageStatus.FAULTED: frozenset(),
+}
+
+
+@dataclass(slots=True)
+class PlanItem:
+    """One activation of a binding as the plan sees it. `since`: the version of the event that put it on the agenda."""
+
+    id: str
+    binding: str
+    priority: int = 0
+    since: int = 0
+    stage: str = ""
+    status: ActivationStatus = ActivationStatus.PENDING
+    detail: str = ""
+
+
+@dataclass(slots=True)
+class PlanState:
+    """What the log folds to. `items`: pending and running ones by binding; `ended`: the last of the others."""
+
+    items: dict[str, PlanItem] = field(default_factory=dict)
+    ended: list[PlanItem] = field(default_factory=list)
+    stages: dict[str, StageStatus] = field(default_factory=dict)
+    focus: str = ""
+    because: str = ""
+    notes: dict[str, Plain] = field(default_factory=dict)
+    resources: dict[str, float] = field(default_factory=dict)
+    fired: list[str] = field(default_factory=list)
+    oscillating: tuple[str, ...] = ()
+
+    def stage(self, name: str) -> StageStatus:
+        """Where a stage stands; `PENDING` for one that nothing has happened to."""
+        return self.stages.get(name, StageStatus.PENDING)
+
+    def apply(self, event: Event) -> None:
+        """Take one event in; total."""
+        fold = _FOLDS.get(type(event))
+        if fold is not None:
+            fold(self, event)
+
+    def agenda(self) -> list[PlanItem]:
+        """The pending items: highest priority first, then oldest."""
+        pending = [item for item in self.items.values() if item.status is ActivationStatus.PENDING]
+        pending.sort(key=lambda item: (-item.priority, item.since))
+        return pending
+
+
+class CasePlanModel:
+    """The control blackboard during one deliberation: read it as it was, write what the answer needs.
+
+    What is written is read back here at once, and becomes events only if the answer is accepted.
+    """
+
+    def __init__(self, state: PlanState, milestones: Mapping[str, MilestoneStatus]) -> None:
+        self._items = {
+            name: PlanItem(i.id, i.binding, i.priority, i.since, i.stage, i.status) for name, i in state.items.items()
+        }
+        self._ended = tuple(state.ended)
+        self._focus, self._because = state.focus, state.because
+        self._notes = dict(state.notes)
+        self._resources = dict(state.resources)
+        self.stages: Mapping[str, StageStatus] = dict(state.stages)
+        self.milestones: Mapping[str, MilestoneStatus] = dict(milestones)
+        self.oscillating = state.oscillating
+        self.writes: list[Event] = []
+
+    # ---- reading
+
+    @property
+    def agenda(self) -> Sequence[PlanItem]:
+        """The pending items: highest priority first, then oldest."""
+        pending = [item for item in self._items.values() if item.status is ActivationStatus.PENDING]
+        pending.sort(key=lambda item: (-item.priority, item.since))
+        return pending
+
+    def top(self, count: int) -> Sequence[PlanItem]:
+        """The first items of the agenda; none for 0, all for more than there are."""
+        return self.agenda[: max(count, 0)]
+
+    def item(self, binding: Binding | str) -> PlanItem | None:
+        """The pending or running item of a binding."""
+        return self._items.get(binding if isinstance(binding, str) else binding.name)
+
+    @property
+    def running(self) -> Sequence[PlanItem]:
+        """The items whose workers run."""
+        return [item for item in self._items.values() if item.status is ActivationStatus.RUNNING]
+
+    @property
+    def ended(self) -> Sequence[PlanItem]:
+        """What ran and how it ended, oldest first, the last hundred of it."""
+        return self._ended
+
+    @property
+    def focused_on(self) -> str:
+        return self._focus
+
+    @property
+    def because(self) -> str:
+        """Why the focus is where it is."""
+        return self._because
+
+    def get(self, key: str, kind: type[T]) -> T | None:
+        """A note, if there is one of this type; a note of another type is none."""
+        value: Any = self._notes.get(key)
+        found: Any = copy(value)
+        return found if type(value) is kind else None
+
+    @property
+    def resources(self) -> Mapping[str, float]:
+        """What is set aside of each resource."""
+        return self._resources
+
+    # ---- writing
+
+    def focus(self, on: str, *, because: str = "") -> None:
+        """Turn the attention to something, and say why."""
+        if (on, because) != (self._focus, self._because):
+            self._focus, self._because = on, because
+            self.writes.append(FocusChanged(focus=on, because=because))
+
+    def note(self, key: str, value: Plain) -> None:
+        """Keep a note on the control blackboard; None takes it away. Raises `FactError` for what is no plain value."""
+        value = plain(value, f"note {key!r}")
+        if self._notes.get(key) != value or type(self._notes.get(key)) is not type(value):
+            self._notes[key] = value
+            self.writes.append(NoteWritten(key=key, value=value))
+
+    def prioritise(self, binding: Binding | str, priority: int) -> None:
+        """Give the pending item of a binding another priority. Raises `SettingsError` when it is not on the agenda."""
+        item = self.item(binding)
+        if item is None or item.status is not ActivationStatus.PENDING:
+            name = binding if isinstance(binding, str) else binding.name
+            raise SettingsError(f"binding {name!r} is not on the agenda; {did_you_mean(name, self._items)}")
+        if item.priority != priority:
+            item.priority = priority
+            self.writes.append(PlanItemPrioritised(binding=item.binding, item=item.id, priority=priority))
+
+    def set_aside(self, resource: str, amount: float) -> None:
+        """Set an amount of a resource aside, in the resource's own unit."""
+        if self._resources.get(resource) != amount:
+            self._resources[resource] = amount
+            self.writes.append(ResourceBudgeted(resource=resource, amount=amount))
+
+
+def _added(state: PlanState, event: Any) -> None:
+    state.items[event.binding] = PlanItem(event.item, event.binding, event.priority, event.version, event.stage)
+
+
+def _prioritised(state: PlanState, event: Any) -> None:
+    item = state.items.get(event.binding)
+    if item is not None:
+        item.priority = event.priority
+
+
+def _started(state: PlanState, event: Any) -> None:
+    item = state.items.get(event.binding)
+    if item is None:
+        item = state.items[event.binding] = PlanItem(event.item, event.binding, since=event.version)
+    item.status = ActivationStatus.RUNNING
+    state.fired.append(event.binding)
+    del state.fired[:-REMEMBERED]
+
+
+_ENDS: Mapping[type[Event], ActivationStatus] = {
+    PlanItemCompleted: ActivationStatus.COMPLETED,
+    PlanItemFaulted: ActivationStatus.FAULTED,
+    PlanItemRejected: ActivationStatus.REJECTED,
+    PlanItemCancelled: ActivationStatus.CANCELLED,
+    PlanItemObsolete: ActivationStatus.OBSOLETE,
+}
+
+
+def _ended(state: PlanState, event: Any) -> None:
+    item = state.items.pop(event.binding, None)
+    if item is not None and type(event) is not PlanItemObsolete:
+        item.status = _ENDS[type(event)]
+        item.detail = event.detail
+        state.ended.append(item)
+        del state.ended[:-REMEMBERED]
+
+
+def _focused(state: PlanState, event: Any) -> None:
+    state.focus, state.because = event.focus, event.because
+
+
+def _noted(state: PlanState, event: Any) -> None:
+    if event.value is None:
+        state.notes.pop(event.key, None)
+    else:
+        state.notes[event.key] = event.value
+
+
+def _budgeted(state: PlanState, event: Any) -> None:
+    state.resources[event.resource] = event.amount
+
+
+def _oscillating(state: PlanState, event: Any) -> None:
+    state.oscillating = event.cycle
+
+
+def _stage(status: StageStatus) -> Callable[[PlanState, Any], None]:
+    def fold(state: PlanState, event: Any) -> None:
+        state.stages[event.stage] = status
+
+    return fold
+
+
+def _folds() -> Iterator[tuple[type[Event], Callable[[PlanState, Any], None]]]:
+    yield PlanItemAdded, _added
+    yield PlanItemPrioritised, _prioritised
+    yield PlanItemStarted, _started
+    yield from ((kind, _ended) for kind in _ENDS)
+    yield FocusChanged, _focused
+    yield NoteWritten, _noted
+    yield ResourceBudgeted, _budgeted
+    yield OscillationDetected, _oscillating
+    for kind, status in (
+        (StageActivated, StageStatus.ACTIVE),
+        (StageCompleted, StageStatus.COMPLETED),
+        (StageTerminated, StageStatus.TERMINATED),
+        (StageFaulted, StageStatus.FAULTED),
+    ):
+        yield kind, _stage(status)
+
+
+_FOLDS: dict[type[Event], Callable[[PlanState, Any], None]] = dict(_folds())

@@ -1,0 +1,355 @@
+"""The control blackboard: what it keeps, how stages behave at their edges, and what a definition may not say."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from blackboard_ext import (
+    CasePlanModel,
+    FocusChanged,
+    NoteWritten,
+    OscillationDetected,
+    PlanItemAdded,
+    PlanItemEvent,
+    PlanItemObsolete,
+    PlanningStrategyLoopControl,
+    StageEvent,
+    StageStatus,
+)
+from blackboard_ext.strategies import (
+    CheapestFirst,
+    EverythingEligible,
+    HighestPriority,
+    LeastRecentlyFailed,
+    OneAtATime,
+)
+from casehub import (
+    ABSENT,
+    Binding,
+    CaseDefinition,
+    CaseHub,
+    CaseView,
+    Defer,
+    DefinitionError,
+    Event,
+    Limits,
+    LoopControl,
+    Permanent,
+    WorkerExecutionCancelled,
+    WorkerScheduled,
+    present,
+    reached,
+)
+from casehub.spi import Answer
+from casehub.testing import CaseTestKit, LoopControlContract
+from tests.staging import Kept, idle
+
+
+def three(**goal: object) -> CaseDefinition:
+    """Three independent workers of different priority and cost."""
+    d = CaseDefinition("three", goal="c", signals=["more"], **goal)  # type: ignore[arg-type]
+
+    @d.worker(writes="a", priority=1, cost=3)
+    async def first(x: int) -> int:
+        return x
+
+    @d.worker(writes="b", priority=5, cost=2)
+    async def second(x: int) -> int:
+        return x
+
+    @d.worker(writes="c", priority=3, cost=1)
+    async def third(x: int) -> int:
+        return x
+
+    return d
+
+
+@pytest.mark.parametrize(
+    ("strategy", "order"),
+    [
+        (EverythingEligible(), ["first", "second", "third"]),
+        (OneAtATime(), ["first", "second", "third"]),
+        (HighestPriority(), ["second", "third"]),
+        (CheapestFirst(), ["third"]),
+    ],
+    ids=lambda each: type(each).__name__,
+)
+async def test_a_strategy_decides_what_fires_and_in_which_order(strategy: object, order: list[str]) -> None:
+    d = three()
+    async with CaseTestKit(d, loop=PlanningStrategyLoopControl(strategy)) as kit:  # type: ignore[arg-type]
+        case = await kit.start(d, x=1)
+        await case.completed()
+        assert [event.binding for event in kit.events(case, WorkerScheduled)] == order
+
+
+async def test_history_changes_what_is_chosen() -> None:
+    d = CaseDefinition("d", goal="done")
+
+    @d.worker(writes="done")
+    async def flaky(x: int) -> int:
+        raise Permanent("out of order")
+
+    @d.worker(writes="done", name="steady")
+    async def steady(x: int) -> int:
+        return x
+
+    async with CaseTestKit(d, loop=PlanningStrategyLoopControl(LeastRecentlyFailed())) as kit:
+        cases = [await kit.start(d, x=number) for number in range(2)]
+        for case in cases:
+            await case.completed()
+        fired = [[event.binding for event in kit.events(case, WorkerScheduled)] for case in cases]
+        assert fired == [["flaky", "steady"], ["steady"]]
+
+
+class Noting:
+    """Writes on the plan, and waits."""
+
+    async def select(self, plan: CasePlanModel, case: CaseView, eligible: Sequence[Binding]) -> Answer:
+        plan.note("asked", (plan.get("asked", int) or 0) + 1)
+        plan.focus("patience", because="nothing is urgent")
+        return Defer(after="1h")
+
+
+async def test_what_a_strategy_writes_survives_a_restart_and_is_no_fact() -> None:
+    d = three()
+    store = Kept()
+    loop = PlanningStrategyLoopControl(Noting())
+    async with CaseHub(d, loop=loop, store=store) as hub:
+        case = await hub.start(d, x=1)
+        await idle()
+        before = (await case.state()).control
+        assert (before.focus, before.because, before.notes) == ("patience", "nothing is urgent", {"asked": 1})
+        assert [item.binding for item in before.agenda()] == ["second", "third", "first"]
+        assert dict(await case.context()) == {"x": 1}
+    async with CaseHub(d, loop=loop, store=store) as hub:
+        assert (await hub.case(case.id).state()).control == before
+
+
+async def test_writes_of_an_answer_that_fails_are_discarded() -> None:
+    class Broken:
+        async def select(self, plan: CasePlanModel, case: CaseView, eligible: Sequence[Binding]) -> Answer:
+            plan.note("half", "done")
+            raise ValueError("no")
+
+    d = three()
+    async with CaseTestKit(d, loop=PlanningStrategyLoopControl(Broken())) as kit:
+        case = await kit.start(d, x=1)
+        await kit.settle()
+        assert not kit.events(case, NoteWritten)
+        assert (await case.state()).control.notes == {}
+
+
+async def test_a_binding_that_is_eligible_no_more_leaves_the_agenda() -> None:
+    class Later:
+        async def select(self, plan: CasePlanModel, case: CaseView, eligible: Sequence[Binding]) -> Answer:
+            return Defer(after="1h")
+
+    d = CaseDefinition("d", goal="b", signals=["x", "y"])
+
+    @d.worker(writes="b")
+    async def needs_x(x: int) -> int:
+        return x
+
+    @d.worker(writes="c")
+    async def needs_y(y: int) -> int:
+        return y
+
+    async with CaseTestKit(d, loop=PlanningStrategyLoopControl(Later())) as kit:
+        case = await kit.start(d, x=1, y=1)
+        await kit.settle()
+        await case.delete("x")
+        await kit.settle()
+        assert [event.binding for event in kit.events(case, PlanItemAdded)] == ["needs_x", "needs_y"]
+        assert [event.binding for event in kit.events(case, PlanItemObsolete)] == ["needs_x"]
+
+
+async def test_a_stage_that_becomes_active_after_its_items_settled_completes_at_once() -> None:
+    d = CaseDefinition("d", goal="end", signals=["go", "end"])
+
+    @d.worker(writes="a")
+    async def work(x: int) -> int:
+        return x
+
+    d.milestone("worked", present("a"))
+    d.stage("inner", "worked")
+    d.stage("outer", "inner", entry=present("go"))
+    async with CaseTestKit(d, loop=PlanningStrategyLoopControl(EverythingEligible())) as kit:
+        case = await kit.start(d, x=1)
+        await kit.settle()
+        assert not kit.events(case, StageEvent)
+        await case.signal(go=True)
+        assert [(event.name, event.stage) for event in kit.events(case, StageEvent)] == [
+            ("STAGE_ACTIVATED", "outer"),
+            ("STAGE_ACTIVATED", "inner"),
+            ("STAGE_COMPLETED", "inner"),
+            ("STAGE_COMPLETED", "outer"),
+        ]
+
+
+async def test_a_stage_that_ends_takes_the_stages_within_it_along() -> None:
+    d = CaseDefinition("d", goal="end", signals=["stop", "end"])
+
+    @d.worker(writes="a")
+    async def work(end: int) -> int:
+        return end
+
+    d.stage("inner", work)
+    d.stage("outer", "inner", exit=present("stop"))
+    async with CaseTestKit(d, loop=PlanningStrategyLoopControl(EverythingEligible())) as kit:
+        case = await kit.start(d)
+        await case.signal(stop=True)
+        plan = (await case.state()).control
+        assert plan.stages == {"outer": StageStatus.TERMINATED, "inner": StageStatus.TERMINATED}
+
+
+async def test_bindings_that_go_round_are_reported_once() -> None:
+    d = CaseDefinition("d", goal="end", signals=["end"], limits=Limits(firings=40))
+
+    @d.worker(writes=("ping", "pong"), when=present("ping"))
+    async def to_pong(ping: int) -> dict[str, object]:
+        return {"ping": ABSENT, "pong": ping + 1}
+
+    @d.worker(writes=("ping", "pong"), when=present("pong"))
+    async def to_ping(pong: int) -> dict[str, object]:
+        return {"pong": ABSENT, "ping": pong + 1}
+
+    d.signals["ping"] = int
+    async with CaseTestKit(d, loop=PlanningStrategyLoopControl(EverythingEligible(), rounds=3)) as kit:
+        case = await kit.start(d, ping=1)
+        await kit.settle()
+        (found,) = kit.events(case, OscillationDetected)
+        assert set(found.cycle) == {"to_ping", "to_pong"}
+
+
+async def test_without_the_opt_in_there_is_no_plan_and_no_stage_event() -> None:
+    d = three()
+    async with CaseTestKit(d) as kit:
+        case = await kit.start(d, x=1)
+        await case.completed()
+        assert (await case.state()).control is None
+        assert not kit.events(case, PlanItemEvent, StageEvent, FocusChanged)
+        assert kit.events(case, Event)
+
+
+@pytest.mark.parametrize(
+    ("declare", "complaint"),
+    [
+        (lambda d: d.stage("s", "work"), "needs a loop control that works stages"),
+        (lambda d: d.stage("s", "wrok"), "names 'wrok', which is no binding, milestone or stage; did you mean 'work'"),
+        (lambda d: (d.stage("s", "work"), d.stage("t", "work")), "which stage 's' has"),
+        (lambda d: (d.stage("s", "t"), d.stage("t", "s")), "lies within itself"),
+        (lambda d: d.stage("s", "work", entry=reached("dnoe")), "waits for the milestone 'dnoe'; did you mean 'done'"),
+        (lambda d: d.stage("s", optional=["work"]), "calls 'work' optional or a companion, which is no member"),
+        (lambda d: d.goal("g", reached("done")), "only criteria of stages may"),
+    ],
+    ids=["no planning loop", "a typo", "two stages", "a ring", "a milestone", "optional", "a goal"],
+)
+def test_stages_that_can_never_work_are_refused(declare: object, complaint: str) -> None:
+    d = CaseDefinition("d", goal="b")
+
+    @d.worker(writes="b")
+    async def work(a: int) -> int:
+        return a
+
+    d.milestone("done", present("b"))
+    declare(d)  # type: ignore[operator]
+    with pytest.raises(DefinitionError, match=complaint):
+        CaseHub(d)
+
+
+def staged(gate: asyncio.Event, **options: Any) -> CaseDefinition:
+    """A stage of a quick worker and one that waits, or that fails at once when the case says so."""
+    d = CaseDefinition("staged", goal="end", signals=["end"])
+
+    @d.worker(writes="quick")
+    async def quick(x: int) -> int:
+        return x
+
+    @d.worker(writes="slow")
+    async def slow(x: int) -> int:
+        if x < 0:
+            raise Permanent("below zero")
+        await gate.wait()
+        return x
+
+    d.stage("work", quick, slow, **options)
+    return d
+
+
+@pytest.mark.parametrize(
+    ("options", "x", "status", "cancelled"),
+    [
+        ({}, 1, StageStatus.ACTIVE, []),
+        ({"optional": ["slow"]}, 1, StageStatus.COMPLETED, []),
+        ({"companions": ["slow"]}, 1, StageStatus.COMPLETED, ["slow"]),
+        ({"companions": ["slow"], "autocomplete": False}, 1, StageStatus.ACTIVE, []),
+        ({}, -1, StageStatus.COMPLETED, []),
+        ({"on_fault": "fault"}, -1, StageStatus.FAULTED, ["quick"]),
+    ],
+    ids=["required", "optional", "companion", "no autocomplete", "a fault settles", "a fault faults"],
+)
+async def test_each_option_of_a_stage_changes_how_it_ends(
+    options: dict[str, Any], x: int, status: StageStatus, cancelled: list[str]
+) -> None:
+    d = staged(asyncio.Event(), **options)
+    async with CaseTestKit(d, loop=PlanningStrategyLoopControl(EverythingEligible())) as kit:
+        case = await kit.start(d, x=x)
+        await kit.settle()
+        assert (await case.state()).control.stage("work") is status
+        assert [event.binding for event in kit.events(case, WorkerExecutionCancelled)] == cancelled
+        await case.kill()
+
+
+@pytest.mark.parametrize("seed", range(20))
+async def test_the_order_of_declaration_never_matters(seed: int) -> None:
+    d = CaseDefinition("d", goal="c")
+    declarations: list[Any] = []
+
+    async def one(x: int) -> int:
+        return x
+
+    async def two(a: int) -> int:
+        return a
+
+    async def three_(b: int) -> int:
+        return b
+
+    d.worker(writes="a", name="one")(one)
+    d.worker(writes="b", name="two")(two)
+    d.worker(writes="c", name="three")(three_)
+    d.milestone("half", present("a"))
+    declarations = [
+        lambda: d.stage("first", "one"),
+        lambda: d.stage("second", "two", entry=reached("half")),
+        lambda: d.stage("third", "three", entry=present("b")),
+        lambda: d.stage("all", "first", "second", "third"),
+    ]
+    random.Random(seed).shuffle(declarations)
+    for declare in declarations:
+        declare()
+    async with CaseTestKit(d, loop=PlanningStrategyLoopControl(EverythingEligible())) as kit:
+        case = await kit.start(d, x=1)
+        await case.completed()
+        found = [f"{event.name[6:]} {event.stage}" for event in kit.events(case, StageEvent)]
+        assert found == [
+            "ACTIVATED all",
+            "ACTIVATED first",
+            "COMPLETED first",
+            "ACTIVATED second",
+            "COMPLETED second",
+            "ACTIVATED third",
+            "COMPLETED third",
+            "COMPLETED all",
+        ]
+
+
+class TestTheContract(LoopControlContract):
+    """The loop control of the extension keeps the contract of all loop controls."""
+
+    def loop_control(self) -> LoopControl:
+        return PlanningStrategyLoopControl(OneAtATime())
