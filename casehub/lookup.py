@@ -6,6 +6,7 @@ The only place that imports by name, so that an adapter and what it needs are lo
 from __future__ import annotations
 
 import importlib
+import importlib.metadata
 import importlib.util
 import os
 import sys
@@ -43,6 +44,7 @@ def store_of(url: str, *, read_only: bool = False) -> CaseStore:
         if read_only:
             raise SettingsError(f"store {url!r}: it is gone with the process that had it; give a database that is kept")
         return factory()  # type: ignore[no-any-return]  # looked up by name
+    load_extensions()
     options: dict[str, Any] = {"read_only": True} if read_only else {}
     for pair in filter(None, parts.query.split("&")):
         option, _, value = pair.partition("=")
@@ -55,6 +57,15 @@ def store_of(url: str, *, read_only: bool = False) -> CaseStore:
             f"store {url!r}: write sqlite:///file.db, or sqlite:////folder/file.db for an absolute path"
         )
     return factory(path, **options)  # type: ignore[no-any-return]  # looked up by name
+
+
+def load_extensions() -> None:
+    """Import what installed extensions name under the entry point `casehub.extensions`: their event classes.
+
+    So a log that an extension wrote is read with its own classes, whoever opens it.
+    """
+    for entry in importlib.metadata.entry_points(group="casehub.extensions"):
+        importlib.import_module(entry.value)
 
 
 def clock_of(name: str) -> Clock:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
@@ -18,6 +21,7 @@ from casehub import (
     Binding,
     CaseDefinition,
     CaseFaultedError,
+    CaseHub,
     CaseView,
     Event,
     MilestoneReached,
@@ -126,3 +130,17 @@ async def test_an_abort_in_the_middle_of_a_worker_calls_it_off_and_faults_the_ca
         (cancelled,) = kit.events(case, WorkerExecutionCancelled)
         assert (cancelled.binding, cancelled.reason) == ("check_credit", "stage 'underwriting' is TERMINATED")
         assert [event.binding for event in kit.events(case, PlanItemCancelled)] == ["check_credit"]
+
+
+async def test_a_log_is_read_with_the_classes_of_the_extension_by_whoever_opens_it(tmp_path: Path) -> None:
+    d = loan()
+    path = tmp_path / "loans.db"
+    async with CaseHub(d, loop=control(All()), store=f"sqlite:///{path}") as hub:
+        case = await hub.start(d, document="ada")
+        await case.completed()
+    look = (
+        "import sys; from casehub.lookup import store_of; from casehub.envelope import EVENT_TYPES; "
+        "assert 'STAGE_ACTIVATED' not in EVENT_TYPES; store_of(sys.argv[1], read_only=True); "
+        "assert 'STAGE_ACTIVATED' in EVENT_TYPES"
+    )
+    await asyncio.to_thread(subprocess.run, [sys.executable, "-c", look, f"sqlite:///{path}"], check=True)
