@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from operator import attrgetter
@@ -18,6 +18,8 @@ E = TypeVar("E", bound=Event)
 Across = Literal["case", "definition", "all"]
 By = Literal["binding", "worker", "name", "case", "definition", "by"]
 
+PAGE = 1_000
+"""Events that `CaseLog.tail` asks for at a time."""
 MAX_EVENTS = 100_000
 """Most events that one query answers with; ask for less, or page by `after`."""
 
@@ -170,6 +172,20 @@ class CaseLog:
         return await self.log.count(
             self._query(kinds, across, binding, worker, None, since, cases, None, MAX_EVENTS), by
         )
+
+    async def tail(self, *kinds: type[E], after: int = 0, across: Across = "case") -> AsyncGenerator[E, None]:
+        """Events of these classes behind a global position, in the order of the log, a page at a time; then it ends.
+
+        To go on with what comes later, `hub.watch(..., after=)` from the last one's `seq`.
+        """
+        while True:
+            asked = replace(self._query(kinds, across, None, None, None, None, None, None, PAGE), after=after)
+            page: Sequence[Any] = await self.log.query(asked)
+            for event in page:
+                yield event
+            if len(page) < PAGE:
+                return
+            after = page[-1].seq
 
     async def cases(
         self, *, status: CaseStatus | Sequence[CaseStatus] = (), across: Across = "definition", last: int = 100

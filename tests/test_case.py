@@ -17,6 +17,7 @@ from casehub import (
     CaseDefinition,
     CaseEndedError,
     CaseFaultedError,
+    CaseHub,
     CaseStalledError,
     CaseStatus,
     ContextChanged,
@@ -649,3 +650,20 @@ async def test_one_evaluation_a_change_whoever_asks_at_once(d: CaseDefinition) -
         assert [event.turn for event in kit.events(case, ContextChanged)] == sorted(
             event.turn for event in kit.events(case, ContextChanged)
         )
+
+
+async def test_a_log_is_tailed_in_order_page_by_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("casehub.query.PAGE", 3)
+    d = CaseDefinition("d", goal="end", signals=["n", "end"])
+    async with CaseHub(d) as hub:
+        case, other = await hub.start(d), await hub.start(d)
+        for number in range(8):
+            await case.signal(n=number)
+            await other.signal(n=-number - 1)
+        changes = [event async for event in case.log.tail(ContextChanged)]
+        assert [event.facts["n"] for event in changes] == list(range(8))
+        behind = [event.facts["n"] async for event in case.log.tail(ContextChanged, after=changes[4].seq)]
+        assert behind == [5, 6, 7]
+        assert len([event async for event in case.log.tail(ContextChanged, across="all")]) == 16
+        await case.kill()
+        await other.kill()
