@@ -7,7 +7,7 @@ settled completes in the next round. The number of rounds is bounded by the life
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from blackboard_ext.events import StageActivated, StageCompleted, StageFaulted, StageTerminated
 from blackboard_ext.plan import PlanState, StageStatus
@@ -46,15 +46,21 @@ class Seen(Facts):
 def next_round(state: CaseState, structure: Structure, plan: PlanState) -> list[Event]:
     """The transitions of one round, with what they call off; empty when nothing follows."""
     seen = Seen(state)
-    leaving = list(_exits(state, structure, plan, seen))
-    left = {event.stage for event in leaving if isinstance(event, StageTerminated)}
+    fates = _fates(state, structure, plan, seen)
+    own = [stage for stage in structure.stages.values() if stage.name in fates and not _taken(structure, fates, stage)]
+    leaving = [
+        event
+        for stage in own
+        if fates[stage.name] is StageStatus.TERMINATED
+        for event in terminate(state, structure, plan, stage, f"exit: {stage.exit}")
+    ]
     ending = [
         event
-        for stage in _ending(state, structure, plan)
-        if stage.name not in left
-        for event in _end(state, plan, structure, stage)
+        for stage in own
+        if fates[stage.name] is not StageStatus.TERMINATED
+        for event in _end(state, plan, structure, stage, fates[stage.name])
     ]
-    entering = [event for event in _entries(structure, plan, seen) if event.stage not in left]
+    entering = [event for event in _entries(structure, plan, seen) if not _within(structure, fates, event.stage)]
     return [*leaving, *ending, *entering]
 
 
@@ -73,12 +79,24 @@ def terminate(
     state: CaseState, structure: Structure, plan: PlanState, stage: Stage, reason: str, by: str = "engine"
 ) -> Iterator[Event]:
     """End a stage and all within it, innermost first, and call off what runs in them."""
-    for member in stage.members:
-        nested = structure.stages.get(member)
-        if nested is not None and not plan.stage(member).ended:
-            yield from terminate(state, structure, plan, nested, f"its parent {stage.name!r} ended", by)
+    yield from _clear(state, structure, plan, stage, stage.members, by)
     yield from call_off(state, stage.members, f"stage {stage.name!r} is TERMINATED")
     yield StageTerminated(stage=stage.name, reason=reason, by=by)
+
+
+def _clear(
+    state: CaseState, structure: Structure, plan: PlanState, stage: Stage, members: Iterable[str], by: str = "engine"
+) -> Iterator[Event]:
+    """End the stages among these members of a stage; one that has ended may have optional work left in it."""
+    for member in members:
+        nested = structure.stages.get(member)
+        if nested is None:
+            continue
+        if not plan.stage(member).ended:
+            yield from terminate(state, structure, plan, nested, f"its parent {stage.name!r} ended", by)
+        else:
+            yield from _clear(state, structure, plan, nested, nested.members, by)
+            yield from call_off(state, nested.members, f"its parent {stage.name!r} ended")
 
 
 def call_off(state: CaseState, bindings: tuple[str, ...] | frozenset[str], reason: str) -> Iterator[Event]:
@@ -94,40 +112,50 @@ def call_off(state: CaseState, bindings: tuple[str, ...] | frozenset[str], reaso
             )
 
 
-def _exits(state: CaseState, structure: Structure, plan: PlanState, seen: Seen) -> Iterator[Event]:
-    for stage in structure.stages.values():
-        status = plan.stage(stage.name)
-        inner = structure.stage_of.get(stage.name)
-        if inner is not None and _exiting(structure.stages[inner], plan, seen):
-            continue  # its parent takes it along
-        if status is StageStatus.ACTIVE and _exiting(stage, plan, seen):
-            yield from terminate(state, structure, plan, stage, f"exit: {stage.exit}")
-
-
-def _exiting(stage: Stage, plan: PlanState, seen: Seen) -> bool:
-    active = plan.stage(stage.name) is StageStatus.ACTIVE
-    return active and stage.exit is not None and stage.exit.holds(seen)
-
-
-def _ending(state: CaseState, structure: Structure, plan: PlanState) -> Iterator[Stage]:
-    """The active stages that complete or fault."""
+def _fates(state: CaseState, structure: Structure, plan: PlanState, seen: Seen) -> dict[str, StageStatus]:
+    """How each active stage that ends in this round would end, left to itself."""
+    fates: dict[str, StageStatus] = {}
     for stage in structure.stages.values():
         required = stage.required
         if plan.stage(stage.name) is not StageStatus.ACTIVE:
             continue
-        if (stage.on_fault is StageFault.FAULT and _faulty(state, plan, structure, stage)) or (
+        if stage.exit is not None and stage.exit.holds(seen):
+            fates[stage.name] = StageStatus.TERMINATED
+        elif stage.on_fault is StageFault.FAULT and _faulty(state, plan, structure, stage):
+            fates[stage.name] = StageStatus.FAULTED
+        elif (
             stage.autocomplete and required and all(_settled(state, plan, structure.stages, name) for name in required)
         ):
-            yield stage
+            fates[stage.name] = StageStatus.COMPLETED
+    return fates
 
 
-def _end(state: CaseState, plan: PlanState, structure: Structure, stage: Stage) -> Iterator[Event]:
-    faulty = _faulty(state, plan, structure, stage) if stage.on_fault is StageFault.FAULT else []
-    ended = "FAULTED" if faulty else "COMPLETED"
-    called_off = stage.members if faulty else stage.companions
-    yield from call_off(state, called_off, f"stage {stage.name!r} is {ended}")
-    if faulty:
-        yield StageFaulted(stage=stage.name, reason=f"{', '.join(faulty)} faulted")
+def _taken(structure: Structure, fates: Mapping[str, StageStatus], stage: Stage) -> bool:
+    """Whether a stage around this one ends in this round and takes it along; a completed one takes its companions."""
+    name, parent = stage.name, structure.stage_of.get(stage.name)
+    while parent is not None:
+        fate = fates.get(parent)
+        if fate is not None and (fate is not StageStatus.COMPLETED or name in structure.stages[parent].companions):
+            return True
+        name, parent = parent, structure.stage_of.get(parent)
+    return False
+
+
+def _within(structure: Structure, fates: Mapping[str, StageStatus], name: str) -> bool:
+    """Whether a stage around this one ends in this round."""
+    parent = structure.stage_of.get(name)
+    while parent is not None and parent not in fates:
+        parent = structure.stage_of.get(parent)
+    return parent is not None
+
+
+def _end(state: CaseState, plan: PlanState, structure: Structure, stage: Stage, fate: StageStatus) -> Iterator[Event]:
+    faulted = fate is StageStatus.FAULTED
+    members = [name for name in stage.members if faulted or name in stage.companions]
+    yield from _clear(state, structure, plan, stage, members)
+    yield from call_off(state, frozenset(members), f"stage {stage.name!r} is {fate}")
+    if faulted:
+        yield StageFaulted(stage=stage.name, reason=f"{', '.join(_faulty(state, plan, structure, stage))} faulted")
     else:
         yield StageCompleted(stage=stage.name, reason=f"{', '.join(stage.required)} settled")
 

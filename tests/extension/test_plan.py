@@ -305,6 +305,68 @@ async def test_each_option_of_a_stage_changes_how_it_ends(
         await case.kill()
 
 
+def nested(**options: Any) -> CaseDefinition:
+    """A worker that never ends in the stage `inner`, in `mid`, in `outer`, which has a worker of its own."""
+    d = CaseDefinition("nested", goal="end", signals=["go", "stop", "end"])
+
+    @d.worker(writes="a")
+    async def endless(x: int) -> int:
+        await asyncio.Event().wait()
+        return x
+
+    @d.worker(writes="b")
+    async def own(go: int) -> int:
+        if go < 0:
+            raise Permanent("below zero")
+        return go
+
+    d.stage("inner", endless, exit=present("stop"))
+    d.stage("mid", "inner")
+    d.stage("outer", "mid", own, **options)
+    return d
+
+
+@pytest.mark.parametrize(
+    ("options", "signals", "end"),
+    [
+        ({"exit": present("stop")}, {"stop": 1}, "TERMINATED"),
+        ({"companions": ["mid"]}, {"go": 1}, "COMPLETED"),
+        ({"on_fault": "fault"}, {"go": -1}, "FAULTED"),
+    ],
+    ids=["both exit at once", "a companion", "a fault"],
+)
+async def test_the_stages_within_one_that_ends_end_once_with_what_runs_in_them(
+    options: dict[str, Any], signals: dict[str, Any], end: str
+) -> None:
+    async with CaseTestKit(d := nested(**options), loop=PlanningStrategyLoopControl(EverythingEligible())) as kit:
+        case = await kit.start(d, x=1)
+        await kit.settle()
+        await case.signal(**signals)
+        await kit.settle()
+        assert [event.binding for event in kit.events(case, WorkerExecutionCancelled)] == ["endless"]
+        assert [f"{event.name[6:]} {event.stage}" for event in kit.events(case, StageEvent)][3:] == [
+            "TERMINATED inner",
+            "TERMINATED mid",
+            f"{end} outer",
+        ]
+
+
+async def test_a_stage_is_not_entered_in_the_round_in_which_its_parent_ends() -> None:
+    d = CaseDefinition("d", goal="end", signals=["end"])
+
+    @d.worker(writes="a")
+    async def work(x: int) -> int:
+        return x
+
+    d.milestone("later", present("end"))
+    d.stage("inner", "later", entry=present("a"))
+    d.stage("outer", "inner", work, optional=["inner"])
+    async with CaseTestKit(d, loop=PlanningStrategyLoopControl(EverythingEligible())) as kit:
+        case = await kit.start(d, x=1)
+        await kit.settle()
+        assert (await case.state()).control.stages == {"outer": StageStatus.COMPLETED}
+
+
 @pytest.mark.parametrize("seed", range(20))
 async def test_the_order_of_declaration_never_matters(seed: int) -> None:
     d = CaseDefinition("d", goal="c")
