@@ -23,13 +23,14 @@ from blackboard_ext.events import (
     PlanRevised,
     StageEvent,
 )
-from blackboard_ext.oscillation import ROUNDS, cycle_in
-from blackboard_ext.plan import CasePlanModel, PlanState
+from blackboard_ext.oscillation import LONGEST, ROUNDS, cycle_in
+from blackboard_ext.plan import REMEMBERED, CasePlanModel, PlanState
 from blackboard_ext.spi import PlanningStrategy
 from blackboard_ext.stages import gate, next_round
 from casehub.binding import Binding
 from casehub.durations import Duration
 from casehub.envelope import Event, subtypes
+from casehub.errors import SettingsError
 from casehub.events import (
     DeliberationStarted,
     WorkerExecutionCancelled,
@@ -72,6 +73,10 @@ class PlanningStrategyLoopControl:
         rounds: int = ROUNDS,
         structure: Structure | None = None,
     ) -> None:
+        if not 2 <= rounds <= REMEMBERED // LONGEST:
+            raise SettingsError(
+                f"PlanningStrategyLoopControl(rounds={rounds}): from 2 to {REMEMBERED // LONGEST}; a plan remembers no more"
+            )
         self.strategy = strategy
         self.deadline: Duration = deadline
         self._rounds = rounds

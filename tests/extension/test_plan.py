@@ -40,6 +40,7 @@ from casehub import (
     Limits,
     LoopControl,
     Permanent,
+    SettingsError,
     WorkerExecutionCancelled,
     WorkerScheduled,
     present,
@@ -415,3 +416,9 @@ class TestTheContract(LoopControlContract):
 
     def loop_control(self) -> LoopControl:
         return PlanningStrategyLoopControl(OneAtATime())
+
+
+@pytest.mark.parametrize("rounds", [1, 11])
+def test_rounds_that_a_plan_could_not_see_are_refused(rounds: int) -> None:
+    with pytest.raises(SettingsError, match="from 2 to 10"):
+        PlanningStrategyLoopControl(OneAtATime(), rounds=rounds)
