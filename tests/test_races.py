@@ -698,7 +698,8 @@ async def test_a_subscriber_waits_for_a_store_that_is_away(monkeypatch: pytest.M
 
     seen: list[str] = []
     d, store = noted(), Moody()
-    hub = CaseHub(d, store=store)
+    clock = VirtualClock()
+    hub = CaseHub(d, store=store, clock=clock)
 
     @hub.on(CaseStarted, durable="pager")
     async def hear(event: CaseStarted) -> None:
@@ -706,7 +707,9 @@ async def test_a_subscriber_waits_for_a_store_that_is_away(monkeypatch: pytest.M
 
     async with hub:
         case = await hub.start(d)
-        await asyncio.sleep(0.1)
+        for _ in range(5):
+            await idle()
+            clock.move("1s")
         assert await case.status() is CaseStatus.WAITING
     assert seen == [case.id]
     assert store.failures == 0
