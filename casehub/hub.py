@@ -24,6 +24,7 @@ from casehub.case import Case
 from casehub.definition import CaseDefinition
 from casehub.durations import Duration, duration
 from casehub.engine.executor import LocalExecutor
+from casehub.engine.pool import TaskPool
 from casehub.engine.pump import Pump
 from casehub.engine.runtime import Runtime
 from casehub.engine.timers import TimerWheel
@@ -130,7 +131,7 @@ class CaseHub:
                 clock=self.clock,
                 wheel=wheel,
                 executor=self._executor,
-                spawn=group.start_soon,
+                spawn=TaskPool(group).spawn,
                 chance=self._chance,
                 scopes=type(anyio.CancelScope()),
                 resources=resources,

@@ -18,6 +18,7 @@ Around it, what awaits:
     deliberation  when a loop control that awaits is due, asking it, what its answer comes to
     executor      running a worker's attempt
     timers        the one timer wheel
+    pool          the tasks that jobs run in
     runtime       what all pumps share
     watchdog      which code holds the event loop up
 """

@@ -23,7 +23,7 @@ log = structlog.get_logger("casehub.engine")
 
 @dataclass(slots=True, weakref_slot=True, eq=False)
 class Runtime:
-    """What the pumps of one hub share. `spawn` starts a task in the hub's group.
+    """What the pumps of one hub share. `spawn` runs a job in a task of the hub's group.
 
     `resources`: by definition and name; `pumping`, `working`: how many pumps hold their role, how many attempts and
     deliberations run; `scopes`: the backend's class of cancel scopes, which anyio would look up for each attempt;
