@@ -7,6 +7,7 @@ deliberation: a frozen version of it with a write buffer, whose writes become ev
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy as copy_of
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, TypeVar
@@ -126,6 +127,20 @@ class CasePlanModel:
         self.milestones: Mapping[str, MilestoneStatus] = dict(milestones)
         self.oscillating = state.oscillating
         self.writes: list[Event] = []
+
+    # ---- drafts
+
+    def draft(self) -> CasePlanModel:
+        """A plan of its own as this one is now: what is written on it is on it alone, until this one adopts it."""
+        other = copy_of(self)
+        other._items = {name: copy_of(item) for name, item in self._items.items()}
+        other._notes, other._resources = dict(self._notes), dict(self._resources)
+        other.writes = list(self.writes)
+        return other
+
+    def adopt(self, draft: CasePlanModel) -> None:
+        """Take over everything that was written on a draft of this plan."""
+        vars(self).update(vars(draft))
 
     # ---- reading
 

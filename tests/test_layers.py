@@ -39,6 +39,7 @@ LAYERS = {
     "bus": ("casehub.bus",),
     "engine": ("casehub.engine",),
     "adapters": ("casehub.adapters",),
+    "extension faces": ("blackboard_ext.testing",),  # before the folder it lies in
     "extension": ("blackboard_ext",),
     "composition": (
         "casehub.case",
@@ -74,6 +75,7 @@ SEES = {
     "engine": {"nouns", "rules", "spi", "bus"},
     "adapters": {"nouns", "rules", "spi"},
     "extension": {"nouns", "spi"},
+    "extension faces": {"nouns", "rules", "spi", "composition", "root", "faces", "extension"},
     "composition": {"nouns", "rules", "spi", "bus", "engine", "adapters"},
     "root": {"nouns", "rules", "spi", "bus", "engine", "adapters", "composition"},
     "faces": {"nouns", "rules", "spi", "bus", "engine", "adapters", "composition", "root"},
@@ -214,6 +216,10 @@ def made_up(code: str, lines: int = 60) -> str:
         ("casehub/engine/pump.py", "async def turn(case):\n    await case.settled()"),
         ("casehub/sentry.py", "def truth(program):\n    return program.eval()"),
         ("blackboard_ext/control.py", "from casehub import spi\nfrom casehub.events import StageEvent"),
+        (
+            "blackboard_ext/testing/plans.py",
+            "from blackboard_ext.plan import Plan\nfrom casehub.testing import CaseTestKit",
+        ),
         ("blackboard_ext/goap/planner.py", "from blackboard_ext.plan import Plan"),
     ],
 )
@@ -237,6 +243,7 @@ def test_the_checker_lets_a_clean_module_pass(path: str, code: str) -> None:
         ("casehub/cli.py", "import blackboard_ext", "faces must not see blackboard_ext (extension)"),
         ("blackboard_ext/control.py", "import casehub", "extension must not see casehub (root)"),
         ("blackboard_ext/control.py", "from casehub.query import Query", "extension must not see casehub.query"),
+        ("blackboard_ext/control.py", "import blackboard_ext.testing", "extension must not see blackboard_ext.testing"),
         ("casehub/hub.py", "from casehub.adapters import redis", "casehub.adapters.redis is loaded by casehub.lookup"),
         ("casehub/cli.py", "import casehub.http.routes", "casehub.http is loaded by casehub.lookup"),
         ("casehub/hub.py", "import importlib.metadata", "importlib belongs to casehub.lookup"),

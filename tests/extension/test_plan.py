@@ -14,6 +14,7 @@ from blackboard_ext import (
     FocusChanged,
     NoteWritten,
     OscillationDetected,
+    PlanItem,
     PlanItemAdded,
     PlanItemEvent,
     PlanItemObsolete,
@@ -21,6 +22,7 @@ from blackboard_ext import (
     StageEvent,
     StageStatus,
 )
+from blackboard_ext.plan import PlanState
 from blackboard_ext.strategies import (
     CheapestFirst,
     EverythingEligible,
@@ -422,3 +424,26 @@ class TestTheContract(LoopControlContract):
 def test_rounds_that_a_plan_could_not_see_are_refused(rounds: int) -> None:
     with pytest.raises(SettingsError, match="from 2 to 10"):
         PlanningStrategyLoopControl(OneAtATime(), rounds=rounds)
+
+
+def test_what_is_written_on_a_draft_is_on_it_alone_until_it_is_adopted() -> None:
+    state = PlanState(items={"work": PlanItem("d/work/1", "work")}, notes={"old": 1})
+    plan = CasePlanModel(state, {})
+    plan.note("before", 1)
+    draft = plan.draft()
+    draft.note("within", 2)
+    draft.prioritise("work", 7)
+    draft.set_aside("cost", 3)
+    draft.focus("drafting")
+    assert (draft.get("before", int), draft.get("within", int)) == (1, 2)
+    assert (plan.get("within", int), plan.agenda[0].priority, plan.resources, plan.focused_on) == (None, 0, {}, "")
+    assert len(plan.writes) == 1
+    plan.adopt(draft)
+    assert (plan.get("within", int), plan.agenda[0].priority, plan.focused_on) == (2, 7, "drafting")
+    assert [event.name for event in plan.writes] == [
+        "NOTE_WRITTEN",
+        "NOTE_WRITTEN",
+        "PLAN_ITEM_PRIORITISED",
+        "RESOURCE_BUDGETED",
+        "FOCUS_CHANGED",
+    ]

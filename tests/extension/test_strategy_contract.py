@@ -1,0 +1,136 @@
+"""The contract of strategies: every ready one keeps it, and the suite finds what breaks it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from blackboard_ext import CasePlanModel, PlanningStrategy
+from blackboard_ext.strategies import (
+    CheapestFirst,
+    EverythingEligible,
+    HighestPriority,
+    LeastRecentlyFailed,
+    OneAtATime,
+)
+from blackboard_ext.testing import StrategyContract
+from casehub import Binding, CaseView, DeliberationStarted
+from casehub.spi import Answer
+
+READY: dict[str, PlanningStrategy] = {
+    "everything eligible": EverythingEligible(),
+    "one at a time": OneAtATime(),
+    "highest priority": HighestPriority(),
+    "cheapest first": CheapestFirst(),
+    "least recently failed": LeastRecentlyFailed(),
+}
+PROMISES = [name for name in dir(StrategyContract) if name.startswith("test_")]
+
+
+def suite(strategy: PlanningStrategy) -> StrategyContract:
+    class Suite(StrategyContract):
+        def strategy(self) -> PlanningStrategy:
+            return strategy
+
+    return Suite()
+
+
+@pytest.mark.parametrize("promise", PROMISES)
+@pytest.mark.parametrize("name", READY)
+def test_a_ready_strategy_keeps_the_contract(name: str, promise: str) -> None:
+    getattr(suite(READY[name]), promise)()
+
+
+class Nothing:
+    async def select(self, plan: CasePlanModel, case: CaseView, eligible: Sequence[Binding]) -> Any:
+        return None
+
+
+class Twice:
+    async def select(self, plan: CasePlanModel, case: CaseView, eligible: Sequence[Binding]) -> Answer:
+        return [*eligible, *eligible]
+
+
+class Outside:
+    async def select(self, plan: CasePlanModel, case: CaseView, eligible: Sequence[Binding]) -> Any:
+        return [binding.name for binding in eligible]
+
+
+class First:
+    async def select(self, plan: CasePlanModel, case: CaseView, eligible: Sequence[Binding]) -> Answer:
+        return [eligible[0]]
+
+
+class Stubborn:
+    async def select(self, plan: CasePlanModel, case: CaseView, eligible: Sequence[Binding]) -> Answer:
+        try:
+            await asyncio.sleep(0)
+        except asyncio.CancelledError:
+            await asyncio.sleep(1.5)
+        return eligible
+
+
+class Emptying:
+    async def select(self, plan: CasePlanModel, case: CaseView, eligible: Sequence[Binding]) -> Answer:
+        given: Any = eligible
+        chosen = list(given)
+        given.clear()
+        return chosen
+
+
+class Meddling:
+    async def select(self, plan: CasePlanModel, case: CaseView, eligible: Sequence[Binding]) -> Answer:
+        case.control.notes["mine"] = case.version
+        return eligible
+
+
+class Recording:
+    async def select(self, plan: CasePlanModel, case: CaseView, eligible: Sequence[Binding]) -> Answer:
+        plan.writes.extend(await case.log.query(DeliberationStarted))
+        return eligible
+
+
+class AtOnce:
+    def select(self, plan: CasePlanModel, case: CaseView, eligible: Sequence[Binding]) -> Any:
+        return eligible
+
+
+class Fickle:
+    def __init__(self) -> None:
+        self.asked = 0
+
+    async def select(self, plan: CasePlanModel, case: CaseView, eligible: Sequence[Binding]) -> Answer:
+        self.asked += 1
+        plan.note("asked", self.asked)
+        return eligible
+
+
+class Raising:
+    async def select(self, plan: CasePlanModel, case: CaseView, eligible: Sequence[Binding]) -> Answer:
+        raise ValueError("no")
+
+
+@pytest.mark.parametrize(
+    ("strategy", "promise", "complaint"),
+    [
+        (Nothing(), "test_it_answers_with_some", "select answered None"),
+        (Twice(), "test_it_answers_with_some", "chose a binding twice"),
+        (Outside(), "test_it_answers_with_some", "'one', which is not among"),
+        (Emptying(), "test_it_answers_with_some", "changed what it was given"),
+        (Meddling(), "test_it_answers_with_some", "notes.mine was not there"),
+        (Recording(), "test_it_answers_with_some", "recorded already"),
+        (First(), "test_it_takes_an_empty_list", "select raised IndexError"),
+        (AtOnce(), "test_what_it_gives_can_be_awaited", "cannot be awaited"),
+        (Stubborn(), "test_it_ends_promptly", "still runs 1 s after it was cancelled"),
+        (Fickle(), "test_asked_the_same_again", "select wrote differently"),
+        (Raising(), "test_cases_are_worked", "ValueError"),
+    ],
+    ids=lambda each: type(each).__name__ if not isinstance(each, str) else "",
+)
+def test_the_suite_finds_what_breaks_the_contract(strategy: Any, promise: str, complaint: str) -> None:
+    name = next(each for each in PROMISES if each.startswith(promise))
+    with pytest.raises(AssertionError, match=complaint):
+        getattr(suite(strategy), name)()
