@@ -7,6 +7,7 @@ Pure, from the input to what follows from it:
     reports       what a report of work done elsewhere says
     reactors      what follows from each kind of event
     agenda        which bindings are eligible, and why others are not
+    quiescence    what a case comes to in which nothing moves
     choreography  the default loop control
 
 Around it, what awaits:

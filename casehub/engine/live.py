@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -17,6 +17,7 @@ from casehub.binding import Binding
 from casehub.engine.agenda import Agenda, explain, held_back, hold, holds, schedule, withheld
 from casehub.engine.deliberation import Deliberations, Question, check_answer, fingerprint, hindered, stamps_of
 from casehub.engine.intake import INTAKE, Intake, message_of
+from casehub.engine.quiescence import at_rest
 from casehub.engine.reactors import REACTORS, at_start
 from casehub.engine.reports import reported
 from casehub.errors import CaseHubError, InputRefusedError, LoopControlError
@@ -26,11 +27,9 @@ from casehub.events import (
     CaseEnded,
     CaseFaulted,
     CaseId,
-    CaseStalled,
     CaseStatusChanged,
     Envelope,
     Event,
-    MilestoneSlaViolated,
     SelectionDropped,
     TimerCancelled,
     TimerFired,
@@ -235,7 +234,7 @@ class LiveCase:
             self._record(self.deliberations.start(state, eligible))
             self.deliberations.question = Question(self.view(), list(eligible), stamps_of(state, eligible))
         if not state.activations and not state.deliberating:
-            self._quiescent(bool(self.agenda.eligible))
+            self._rest()
         elif state.status is CaseStatus.WAITING:
             self._record((CaseStatusChanged(before=CaseStatus.WAITING, after=CaseStatus.RUNNING),))
 
@@ -300,36 +299,15 @@ class LiveCase:
                 self._record((CaseStatusChanged(before=CaseStatus.WAITING, after=CaseStatus.RUNNING),))
             self._record(schedule(state, binding))
 
-    def _quiescent(self, held_back: bool) -> None:
-        """Nothing runs and nothing fires: the case is done, waits for somebody, or is stuck."""
-        state, structure = self.state, self.structure
-        # A breached service level moves a case only where something listens to it.
-        heard = any(issubclass(MilestoneSlaViolated, kind) for kind in (*structure.triggered, *self.loop.handles))
-        deferred = bool(self.deliberations.awaiting) or any(heard or not t.startswith("sla:") for t in state.timers)
-        if structure.definition.at_quiescence and not held_back and not deferred:
-            self._end(CaseCompleted(before=state.status, reason="quiescent"))
-            return
-        endless = (
-            structure.completion is None and structure.done_when is None and not structure.definition.at_quiescence
-        )
-        refused = not deferred and any(
-            hold(state, structure, self.loop, b) is None for b in self.agenda.eligible.values()
-        )
-        if not refused and (deferred or structure.brought or endless):
-            if state.status is CaseStatus.RUNNING:
-                self._record((CaseStatusChanged(before=CaseStatus.RUNNING, after=CaseStatus.WAITING),))
-        elif not state.stalled:
-            self._record((CaseStalled(reasons=tuple(self._reasons())),))
-
-    def _reasons(self) -> Iterator[str]:
-        for binding in self.structure.bindings.values():
-            said = self._explained(binding)
-            firing = self.state.firings.get(binding.name)
-            if said.verdict is not Verdict.UNCHANGED or firing is None or firing.then.startswith("fault"):
-                yield str(said)
-        for goal in self.structure.goals.values():
-            if not goal.failure and goal.name not in self.state.goals:
-                yield f"goal {goal.name} is not reached: {goal.when} does not hold"
+    def _rest(self) -> None:
+        """Nothing runs and nothing fires: say what that comes to."""
+        state, awaiting = self.state, bool(self.deliberations.awaiting)
+        eligible = self.agenda.eligible.values()
+        event = at_rest(state, self.structure, self.loop, eligible, self._explained, awaiting=awaiting)
+        if isinstance(event, CaseEnded):
+            self._end(event)
+        elif event is not None:
+            self._record((event,))
 
     # ---- deliberation
 

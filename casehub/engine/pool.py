@@ -36,7 +36,7 @@ class TaskPool:
             if not free.done():  # as it is when its task was cancelled
                 free.set_result((function, arguments))
                 return
-        self._context.copy().run(self._group.start_soon, self._serve, (function, arguments))
+        _ = self._context.copy().run(self._group.start_soon, self._serve, (function, arguments))
 
     async def _serve(self, job: Job) -> None:
         while True:

@@ -1,0 +1,61 @@
+"""Quiescence: nothing runs and nothing fires, so the case is done, waits for somebody, or is stuck."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+
+from casehub.binding import Binding
+from casehub.engine.agenda import hold
+from casehub.events import CaseCompleted, CaseStalled, CaseStatusChanged, Event, MilestoneSlaViolated
+from casehub.explanation import Explanation, Verdict
+from casehub.lifecycle import CaseStatus
+from casehub.spi import LoopControl
+from casehub.state import CaseState
+from casehub.structure import Structure
+
+
+def at_rest(
+    state: CaseState,
+    structure: Structure,
+    loop: LoopControl,
+    eligible: Collection[Binding],
+    explained: Callable[[Binding], Explanation],
+    *,
+    awaiting: bool,
+) -> Event | None:
+    """What a case at rest comes to: `CaseCompleted`, a status it takes, `CaseStalled`; None where that is said already.
+
+    `eligible`: what is held back or was not chosen; `awaiting`: a deferred answer is still to come.
+    """
+    deferred = awaiting or _moved_by_a_timer(state, structure, loop)
+    at_quiescence = structure.definition.at_quiescence
+    if at_quiescence and not eligible and not deferred:
+        return CaseCompleted(before=state.status, reason="quiescent")
+    endless = structure.completion is None and structure.done_when is None and not at_quiescence
+    refused = not deferred and any(hold(state, structure, loop, binding) is None for binding in eligible)
+    if not refused and (deferred or structure.brought or endless):
+        if state.status is CaseStatus.RUNNING:
+            return CaseStatusChanged(before=CaseStatus.RUNNING, after=CaseStatus.WAITING)
+    elif not state.stalled:
+        return CaseStalled(reasons=tuple(_reasons(state, structure, explained)))
+    return None
+
+
+def _moved_by_a_timer(state: CaseState, structure: Structure, loop: LoopControl) -> bool:
+    if not state.timers:
+        return False
+    # A breached service level moves a case only where something listens to it.
+    heard = any(issubclass(MilestoneSlaViolated, kind) for kind in (*structure.triggered, *loop.handles))
+    return heard or any(not timer.startswith("sla:") for timer in state.timers)
+
+
+def _reasons(state: CaseState, structure: Structure, explained: Callable[[Binding], Explanation]) -> Iterator[str]:
+    """A line for each binding and each goal that is stuck."""
+    for binding in structure.bindings.values():
+        said = explained(binding)
+        firing = state.firings.get(binding.name)
+        if said.verdict is not Verdict.UNCHANGED or firing is None or firing.then.startswith("fault"):
+            yield str(said)
+    for goal in structure.goals.values():
+        if not goal.failure and goal.name not in state.goals:
+            yield f"goal {goal.name} is not reached: {goal.when} does not hold"
