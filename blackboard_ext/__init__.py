@@ -34,8 +34,9 @@ from blackboard_ext.events import (
     StageFaulted,
     StageTerminated,
 )
-from blackboard_ext.plan import CasePlanModel, PlanItem, StageStatus
+from blackboard_ext.plan import CasePlanModel, StageStatus
 from blackboard_ext.spi import PlanningStrategy
+from casehub.plan import PlanItem
 
 __all__ = [
     "CasePlanModel",

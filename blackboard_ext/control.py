@@ -39,6 +39,8 @@ from casehub.events import (
     WorkerExecutionFinished,
     WorkerScheduled,
 )
+from casehub.lifecycle import MilestoneStatus
+from casehub.plan import PlanView
 from casehub.policies import OnOutcome
 from casehub.spi import Answer, CaseView, Defer, Selection
 from casehub.state import CaseState
@@ -118,8 +120,18 @@ class PlanningStrategyLoopControl:
             if cycle and set(cycle) != set(plan.oscillating):  # a cycle is the same wherever it is entered
                 yield OscillationDetected(cycle=cycle, rounds=self._rounds)
 
+    def view(self, state: CaseState) -> PlanView:
+        plan: PlanState = state.control
+        reached = {name: milestone.status for name, milestone in state.milestones.items()}
+        structure = self._structure
+        if structure is None:  # a log alone tells of the stages that something has happened to
+            return plan.view(dict.fromkeys(plan.stages, ""), reached)
+        parents = {name: structure.stage_of.get(name, "") for name in structure.stages}
+        waiting = dict.fromkeys(structure.milestones, MilestoneStatus.PENDING)
+        return plan.view(parents, {**waiting, **reached})
+
     async def select(self, case: CaseView, eligible: Sequence[Binding]) -> Answer:
-        plan = CasePlanModel(case.control, case.milestones)
+        plan = CasePlanModel(case.plan or PlanView())
         answer = await self.strategy.select(plan, case, eligible)
         if isinstance(answer, Selection):
             rationale = answer.rationale or plan.because

@@ -6,9 +6,9 @@ deliberation: a frozen version of it with a write buffer, whose writes become ev
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy as copy_of
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, TypeVar
 
@@ -34,6 +34,7 @@ from casehub.binding import Binding
 from casehub.envelope import Event
 from casehub.errors import SettingsError, did_you_mean
 from casehub.lifecycle import ActivationStatus, MilestoneStatus
+from casehub.plan import PlanItem, PlanView, StageView
 from casehub.values import Plain, copy, plain
 
 T = TypeVar("T")
@@ -66,19 +67,6 @@ STAGE_TRANSITIONS: Mapping[StageStatus, frozenset[StageStatus]] = {
 
 
 @dataclass(slots=True)
-class PlanItem:
-    """One activation of a binding as the plan sees it. `since`: the version of the event that put it on the agenda."""
-
-    id: str
-    binding: str
-    priority: int = 0
-    since: int = 0
-    stage: str = ""
-    status: ActivationStatus = ActivationStatus.PENDING
-    detail: str = ""
-
-
-@dataclass(slots=True)
 class PlanState:
     """What the log folds to. `items`: pending and running ones by binding; `ended`: the last of the others."""
 
@@ -104,9 +92,29 @@ class PlanState:
 
     def agenda(self) -> list[PlanItem]:
         """The pending items: highest priority first, then oldest."""
-        pending = [item for item in self.items.values() if item.status is ActivationStatus.PENDING]
-        pending.sort(key=lambda item: (-item.priority, item.since))
-        return pending
+        return by_priority(self.items.values())
+
+    def view(self, parents: Mapping[str, str], milestones: Mapping[str, MilestoneStatus]) -> PlanView:
+        """This version of the plan, which shares nothing with it that changes. `parents`: of stages, by their names."""
+        return PlanView(
+            agenda=tuple(self.agenda()),
+            running=tuple([item for item in self.items.values() if item.status is ActivationStatus.RUNNING]),
+            ended=tuple(self.ended),
+            stages={name: StageView(self.stage(name), parent) for name, parent in parents.items()},
+            milestones=milestones,
+            focus=self.focus,
+            because=self.because,
+            notes={key: copy(value) for key, value in self.notes.items()},
+            resources=dict(self.resources),
+            oscillating=self.oscillating,
+        )
+
+
+def by_priority(items: Iterable[PlanItem]) -> list[PlanItem]:
+    """Those that are pending: highest priority first, then oldest."""
+    pending = [item for item in items if item.status is ActivationStatus.PENDING]
+    pending.sort(key=lambda item: (-item.priority, item.since))
+    return pending
 
 
 class CasePlanModel:
@@ -115,17 +123,15 @@ class CasePlanModel:
     What is written is read back here at once, and becomes events only if the answer is accepted.
     """
 
-    def __init__(self, state: PlanState, milestones: Mapping[str, MilestoneStatus]) -> None:
-        self._items = {
-            name: PlanItem(i.id, i.binding, i.priority, i.since, i.stage, i.status) for name, i in state.items.items()
-        }
-        self._ended = tuple(state.ended)
-        self._focus, self._because = state.focus, state.because
-        self._notes = dict(state.notes)
-        self._resources = dict(state.resources)
-        self.stages: Mapping[str, StageStatus] = dict(state.stages)
-        self.milestones: Mapping[str, MilestoneStatus] = dict(milestones)
-        self.oscillating = state.oscillating
+    def __init__(self, view: PlanView) -> None:
+        self._items = {item.binding: item for item in (*view.agenda, *view.running)}
+        self._ended = view.ended
+        self._focus, self._because = view.focus, view.because
+        self._notes = dict(view.notes)
+        self._resources = dict(view.resources)
+        self.stages: Mapping[str, StageStatus] = {name: StageStatus(each.status) for name, each in view.stages.items()}
+        self.milestones = view.milestones
+        self.oscillating = view.oscillating
         self.writes: list[Event] = []
 
     # ---- drafts
@@ -133,8 +139,7 @@ class CasePlanModel:
     def draft(self) -> CasePlanModel:
         """A plan of its own as this one is now: what is written on it is on it alone, until this one adopts it."""
         other = copy_of(self)
-        other._items = {name: copy_of(item) for name, item in self._items.items()}
-        other._notes, other._resources = dict(self._notes), dict(self._resources)
+        other._items, other._notes, other._resources = dict(self._items), dict(self._notes), dict(self._resources)
         other.writes = list(self.writes)
         return other
 
@@ -147,9 +152,7 @@ class CasePlanModel:
     @property
     def agenda(self) -> Sequence[PlanItem]:
         """The pending items: highest priority first, then oldest."""
-        pending = [item for item in self._items.values() if item.status is ActivationStatus.PENDING]
-        pending.sort(key=lambda item: (-item.priority, item.since))
-        return pending
+        return by_priority(self._items.values())
 
     def top(self, count: int) -> Sequence[PlanItem]:
         """The first items of the agenda; none for 0, all for more than there are."""
@@ -211,7 +214,7 @@ class CasePlanModel:
             name = binding if isinstance(binding, str) else binding.name
             raise SettingsError(f"binding {name!r} is not on the agenda; {did_you_mean(name, self._items)}")
         if item.priority != priority:
-            item.priority = priority
+            self._items[item.binding] = replace(item, priority=priority)
             self.writes.append(PlanItemPrioritised(binding=item.binding, item=item.id, priority=priority))
 
     def set_aside(self, resource: str, amount: float) -> None:
@@ -228,14 +231,14 @@ def _added(state: PlanState, event: Any) -> None:
 def _prioritised(state: PlanState, event: Any) -> None:
     item = state.items.get(event.binding)
     if item is not None:
-        item.priority = event.priority
+        state.items[event.binding] = replace(item, priority=event.priority)
 
 
 def _started(state: PlanState, event: Any) -> None:
     item = state.items.get(event.binding)
     if item is None:
-        item = state.items[event.binding] = PlanItem(event.item, event.binding, since=event.version)
-    item.status = ActivationStatus.RUNNING
+        item = PlanItem(event.item, event.binding, since=event.version)
+    state.items[event.binding] = replace(item, status=ActivationStatus.RUNNING)
     state.fired.append(event.binding)
     del state.fired[:-REMEMBERED]
 
@@ -252,9 +255,7 @@ _ENDS: Mapping[type[Event], ActivationStatus] = {
 def _ended(state: PlanState, event: Any) -> None:
     item = state.items.pop(event.binding, None)
     if item is not None and type(event) is not PlanItemObsolete:
-        item.status = _ENDS[type(event)]
-        item.detail = event.detail
-        state.ended.append(item)
+        state.ended.append(replace(item, status=_ENDS[type(event)], detail=event.detail))
         del state.ended[:-REMEMBERED]
 
 

@@ -101,6 +101,7 @@ from casehub.explanation import Explanation, Verdict
 from casehub.goals import GoalExpression, all_of, any_of
 from casehub.hub import CaseHub
 from casehub.lifecycle import ActivationStatus, CaseStatus, MilestoneStatus, SlaStatus
+from casehub.plan import PlanItem, PlanView, StageView
 from casehub.policies import (
     Budget,
     Limits,
@@ -195,6 +196,8 @@ __all__ = [
     "MissingExtraError",
     "OnOutcome",
     "Permanent",
+    "PlanItem",
+    "PlanView",
     "Problem",
     "Refire",
     "Retry",
@@ -207,6 +210,7 @@ __all__ = [
     "Signal",
     "SignalReceived",
     "SlaStatus",
+    "StageView",
     "StoreError",
     "StoreOwnedError",
     "StoreUnavailableError",

@@ -24,6 +24,7 @@ from casehub.events import CaseId, ContextChanged, Event, WorkerScheduled
 from casehub.explanation import Explanation
 from casehub.inputs import Cancel, Resume, Suspend, Write
 from casehub.lifecycle import CaseStatus
+from casehub.plan import PlanView
 from casehub.query import CaseLog
 from casehub.spi import Turn
 from casehub.state import CaseState
@@ -81,6 +82,10 @@ class Case:
     async def explain(self, binding: str | None = None) -> list[Explanation]:
         """Why a binding, or each, does or does not fire now. Raises `UnknownNameError` for a binding that is none."""
         return await self._read(lambda live: live.explain(binding))
+
+    async def plan(self) -> PlanView | None:
+        """What the loop control plans: agenda, focus, stages, notes. None for one that keeps no plan: choreography."""
+        return await self._read(lambda live: live.loop.view(live.state))
 
     @property
     def log(self) -> CaseLog:

@@ -66,6 +66,7 @@ class LogLoopControl:
         self.apply = own.apply
         self.react = own.react
         self.settle = own.settle
+        self.view = own.view
 
     def gate(self, state: CaseState, binding: Binding) -> str | None:
         return "the log tells when it has run" if binding.name in self._told else self._own.gate(state, binding)

@@ -14,6 +14,7 @@ from casehub.binding import Binding
 from casehub.durations import Duration
 from casehub.events import CaseId, Envelope, Event, TimerId
 from casehub.lifecycle import CaseStatus
+from casehub.plan import PlanView
 from casehub.query import EventLog
 from casehub.state import CaseState
 from casehub.structure import Structure
@@ -211,6 +212,10 @@ class LoopControl(Protocol):
 
     def gate(self, state: CaseState, binding: Binding) -> str | None:
         """Why this binding may not fire now, in words; None when it may."""
+        ...
+
+    def view(self, state: CaseState) -> PlanView | None:
+        """Its plan for this case as plain data that shares nothing with the state; None when it keeps none."""
         ...
 
     async def select(self, case: CaseView, eligible: Sequence[Binding]) -> Answer:

@@ -131,6 +131,7 @@ class SteppingLoopControl:
         self.react = inner.react
         self.gate = inner.gate
         self.settle = inner.settle
+        self.view = inner.view
 
     async def select(self, case: CaseView, eligible: Sequence[Binding]) -> Answer:
         await self._turnstile.wait(case.id, [binding.name for binding in eligible])

@@ -11,6 +11,7 @@ from casehub.context import CaseContext, Fact
 from casehub.errors import SettingsError
 from casehub.events import ActivationId, CaseId
 from casehub.lifecycle import CaseStatus, MilestoneStatus
+from casehub.plan import PlanView
 from casehub.query import CaseLog, EventLog
 from casehub.state import CaseState
 from casehub.values import FactType
@@ -20,10 +21,24 @@ class CaseView:
     """A case from the inside, read-only and at one version: its facts, its status, its history.
 
     `now` is the time of the turn or deliberation it was made for (UTC), `in_flight` the bindings whose workers run,
-    `upto` the position that the log answers as of, None for its end.
+    `milestones` where they stand, `upto` the position that the log answers as of, None for its end; `plan` is what a
+    deliberation's loop control keeps of the case, at the same version.
     """
 
-    __slots__ = ("_facts", "_history", "_log", "_state", "_types", "in_flight", "now", "status", "upto", "version")
+    __slots__ = (
+        "_facts",
+        "_history",
+        "_log",
+        "_state",
+        "_types",
+        "in_flight",
+        "milestones",
+        "now",
+        "plan",
+        "status",
+        "upto",
+        "version",
+    )
 
     def __init__(
         self,
@@ -33,6 +48,7 @@ class CaseView:
         log: EventLog,
         now: datetime,
         upto: int | None = None,
+        plan: PlanView | None = None,
     ) -> None:
         self._state = state
         self._facts = facts
@@ -43,6 +59,10 @@ class CaseView:
         self.now = now
         self.status: CaseStatus = state.status
         self.version: int = state.version
+        self.plan = plan
+        self.milestones: Mapping[str, MilestoneStatus] = {
+            name: milestone.status for name, milestone in state.milestones.items()
+        }
         self.in_flight: tuple[str, ...] = tuple([activation.binding for activation in state.activations.values()])
 
     @property
@@ -55,13 +75,8 @@ class CaseView:
 
     @property
     def control(self) -> Any:
-        """The loop control's own state, for the loop control alone."""
+        """The loop control's own state as it is now, for a loop control that answers within the turn."""
         return self._state.control
-
-    @property
-    def milestones(self) -> Mapping[str, MilestoneStatus]:
-        """Where the milestones stand."""
-        return {name: milestone.status for name, milestone in self._state.milestones.items()}
 
     @property
     def context(self) -> CaseContext:

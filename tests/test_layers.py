@@ -25,6 +25,7 @@ LAYERS = {
         "casehub.goals",
         "casehub.inputs",
         "casehub.lifecycle",
+        "casehub.plan",
         "casehub.policies",
         "casehub.problems",
         "casehub.sentry",

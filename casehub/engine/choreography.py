@@ -8,6 +8,7 @@ from typing import Any
 from casehub.binding import Binding
 from casehub.durations import Duration
 from casehub.events import Event
+from casehub.plan import PlanView
 from casehub.spi import Answer
 from casehub.state import CaseState
 from casehub.view import CaseView
@@ -33,6 +34,9 @@ class ChoreographyLoopControl:
         return ()
 
     def gate(self, state: CaseState, binding: Binding) -> str | None:
+        return None
+
+    def view(self, state: CaseState) -> PlanView | None:
         return None
 
     async def select(self, case: CaseView, eligible: Sequence[Binding]) -> Answer:

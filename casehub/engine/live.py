@@ -44,6 +44,7 @@ from casehub.events import (
 from casehub.explanation import Explanation, Verdict
 from casehub.inputs import NEVER, Adopt, Cancel, Deliberated, Input, Reported, Start
 from casehub.lifecycle import CASE_TRANSITIONS, CaseStatus, allows, check_case
+from casehub.plan import PlanView
 from casehub.policies import OnOutcome
 from casehub.query import EventLog
 from casehub.spi import Answer, LoopControl, Turn
@@ -227,16 +228,18 @@ class LiveCase:
         eligible = self.agenda.refresh(state)
         if self.structure.stages:
             eligible = [binding for binding in eligible if self.loop.gate(state, binding) is None]
-        if self.loop.immediate:
-            if eligible:
-                self._fire(self._ask(list(eligible)))
-        elif self.deliberations.due(state, eligible):
+        asking = not self.loop.immediate and self.deliberations.due(state, eligible)
+        if asking:
             self._record(self.deliberations.start(state, eligible))
-            self.deliberations.question = Question(self.view(), list(eligible), stamps_of(state, eligible))
+        elif self.loop.immediate and eligible:
+            self._fire(self._ask(list(eligible)))
         if not state.activations and not state.deliberating:
             self._rest()
         elif state.status is CaseStatus.WAITING:
             self._record((CaseStatusChanged(before=CaseStatus.WAITING, after=CaseStatus.RUNNING),))
+        if asking:
+            view = self.view(plan=self.loop.view(state))
+            self.deliberations.question = Question(view, list(eligible), stamps_of(state, eligible))
 
     def _transitions(self) -> bool:
         """Let the loop control take its transitions, round by round; whether the case goes on after them."""
@@ -269,7 +272,9 @@ class LiveCase:
 
     def _ask(self, eligible: list[Binding]) -> Sequence[Binding]:
         """The answer of a loop control that never suspends."""
-        selecting = self.loop.select(self._view_of_turn(), eligible)
+        # Within its turn nothing changes while the case is looked at, so nothing is copied.
+        view = CaseView(self.state, self.state.facts, self.structure.types, self.log, self._turn.envelope.at)
+        selecting = self.loop.select(view, eligible)
         try:
             selecting.send(None)
         except StopIteration as answered:
@@ -326,15 +331,10 @@ class LiveCase:
 
     # ---- looking in
 
-    def view(self, upto: int | None = None) -> CaseView:
+    def view(self, upto: int | None = None, plan: PlanView | None = None) -> CaseView:
         """The case as user code sees it: as it is now, whatever comes. `upto`: the position its log answers are as of."""
         state = self.state
-        return CaseView(state, dict(state.facts), self.structure.types, self.log, self._turn.envelope.at, upto)
-
-    def _view_of_turn(self) -> CaseView:
-        """The case within its turn, where nothing changes while it is looked at, so nothing is copied."""
-        state = self.state
-        return CaseView(state, state.facts, self.structure.types, self.log, self._turn.envelope.at)
+        return CaseView(state, dict(state.facts), self.structure.types, self.log, self._turn.envelope.at, upto, plan)
 
     def explain(self, binding: str | None = None) -> list[Explanation]:
         """The verdict on one binding, or on all of them. Raises `UnknownNameError`."""

@@ -22,6 +22,7 @@ from casehub.adapters.codec import as_json
 from casehub.binding import Binding
 from casehub.durations import Duration, duration
 from casehub.events import EVENT_TYPES, CaseFaulted, DeliberationFailed, DeliberationTimedOut, Event
+from casehub.plan import PlanView
 from casehub.spi import Answer, Defer, LoopControl, Selection
 from casehub.state import CaseState
 from casehub.testing.evidence import differences, listed
@@ -66,6 +67,9 @@ class Watched:
 
     def settle(self, state: CaseState) -> Iterable[Event]:
         return self.inner.settle(state)
+
+    def view(self, state: CaseState) -> PlanView | None:
+        return self.inner.view(state)
 
     def gate(self, state: CaseState, binding: Binding) -> str | None:
         said: object = self.inner.gate(state, binding)

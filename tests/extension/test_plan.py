@@ -428,7 +428,7 @@ def test_rounds_that_a_plan_could_not_see_are_refused(rounds: int) -> None:
 
 def test_what_is_written_on_a_draft_is_on_it_alone_until_it_is_adopted() -> None:
     state = PlanState(items={"work": PlanItem("d/work/1", "work")}, notes={"old": 1})
-    plan = CasePlanModel(state, {})
+    plan = CasePlanModel(state.view({}, {}))
     plan.note("before", 1)
     draft = plan.draft()
     draft.note("within", 2)

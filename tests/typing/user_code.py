@@ -44,6 +44,7 @@ from casehub import (
     MilestoneReached,
     OnOutcome,
     Permanent,
+    PlanView,
     Refire,
     Retry,
     Selection,
@@ -217,6 +218,9 @@ class FromScratch:
 
     def settle(self, state: CaseState) -> Iterable[Event]:
         return ()
+
+    def view(self, state: CaseState) -> PlanView | None:
+        return None
 
     def gate(self, state: CaseState, binding: Binding) -> str | None:
         return None if binding.name in state.firings or state.fired < 90 else "no more than 90"
