@@ -35,12 +35,13 @@ from blackboard_ext.events import (
     StageTerminated,
 )
 from blackboard_ext.plan import CasePlanModel, StageStatus
-from blackboard_ext.spi import PlanningStrategy
+from blackboard_ext.spi import HearsStalls, PlanningStrategy
 from casehub.plan import PlanItem
 
 __all__ = [
     "CasePlanModel",
     "FocusChanged",
+    "HearsStalls",
     "NoteWritten",
     "OscillationDetected",
     "PlanItem",

@@ -6,7 +6,7 @@ completed, if that is what follows, before the next `select`. It holds nothing a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from blackboard_ext.events import (
@@ -25,14 +25,16 @@ from blackboard_ext.events import (
 )
 from blackboard_ext.oscillation import LONGEST, ROUNDS, cycle_in
 from blackboard_ext.plan import REMEMBERED, CasePlanModel, PlanState
-from blackboard_ext.spi import PlanningStrategy
+from blackboard_ext.spi import HearsStalls, PlanningStrategy
 from blackboard_ext.stages import gate, next_round
 from casehub.binding import Binding
 from casehub.durations import Duration
 from casehub.envelope import Event, subtypes
 from casehub.errors import SettingsError
 from casehub.events import (
+    BudgetExhausted,
     DeliberationStarted,
+    TimerFired,
     WorkerExecutionCancelled,
     WorkerExecutionCompleted,
     WorkerExecutionDeclined,
@@ -54,6 +56,8 @@ _FOLLOWED: Final = (
     *subtypes(PlanRevised),
     *subtypes(StageEvent),
     OscillationDetected,
+    BudgetExhausted,
+    TimerFired,
 )
 
 
@@ -130,9 +134,20 @@ class PlanningStrategyLoopControl:
         waiting = dict.fromkeys(structure.milestones, MilestoneStatus.PENDING)
         return plan.view(parents, {**waiting, **reached})
 
+    def withdraw(self, state: CaseState, eligible: Sequence[Binding]) -> Iterator[Event]:
+        plan: PlanState = state.control
+        return _off_the_agenda(plan, {binding.name for binding in eligible})
+
+    @property
+    def hears_stalls(self) -> bool:
+        return isinstance(self.strategy, HearsStalls)
+
     async def select(self, case: CaseView, eligible: Sequence[Binding]) -> Answer:
         plan = CasePlanModel(case.plan or PlanView())
-        answer = await self.strategy.select(plan, case, eligible)
+        if plan.stalled and isinstance(self.strategy, HearsStalls):
+            answer = await self.strategy.stalled(plan, case, eligible)
+        else:
+            answer = await self.strategy.select(plan, case, eligible)
         if isinstance(answer, Selection):
             rationale = answer.rationale or plan.because
             writes = (*plan.writes, *answer.writes)
@@ -145,11 +160,8 @@ class PlanningStrategyLoopControl:
 def _onto_the_agenda(
     state: CaseState, structure: Structure, plan: PlanState, event: DeliberationStarted
 ) -> Iterator[Event]:
-    """Eligible bindings come onto the agenda, in order of declaration; pending items of others leave it."""
-    eligible = set(event.eligible)
-    for item in plan.agenda():
-        if item.binding not in eligible:
-            yield PlanItemObsolete(binding=item.binding, item=item.id)
+    """Eligible bindings come onto the agenda, in order of declaration."""
+    yield from _off_the_agenda(plan, set(event.eligible))
     for name in event.eligible:
         if name not in plan.items:
             binding = structure.bindings[name]
@@ -161,6 +173,13 @@ def _onto_the_agenda(
                 priority=binding.priority,
                 stage=structure.stage_of.get(name, ""),
             )
+
+
+def _off_the_agenda(plan: PlanState, eligible: Collection[str]) -> Iterator[Event]:
+    """Pending items of bindings that are eligible no more leave it."""
+    for item in plan.agenda():
+        if item.binding not in eligible:
+            yield PlanItemObsolete(binding=item.binding, item=item.id)
 
 
 def _ended(event: WorkerExecutionFinished) -> PlanItemEnded:

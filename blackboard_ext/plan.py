@@ -33,9 +33,10 @@ from blackboard_ext.events import (
 from casehub.binding import Binding
 from casehub.envelope import Event
 from casehub.errors import SettingsError, did_you_mean
+from casehub.events import BudgetExhausted, DeliberationStarted, TimerFired
 from casehub.lifecycle import ActivationStatus, MilestoneStatus
 from casehub.plan import PlanItem, PlanView, StageView
-from casehub.values import Plain, copy, plain
+from casehub.values import Plain, copy, plain, same
 
 T = TypeVar("T")
 
@@ -68,7 +69,11 @@ STAGE_TRANSITIONS: Mapping[StageStatus, frozenset[StageStatus]] = {
 
 @dataclass(slots=True)
 class PlanState:
-    """What the log folds to. `items`: pending and running ones by binding; `ended`: the last of the others."""
+    """What the log folds to. `items`: pending and running ones by binding; `ended`: the last of the others.
+
+    `oscillating`: the cycle that the last firings go round in; `exhausted`: budgets, as `case.tokens`; `stalled`: the
+    reasons of the stall that the deliberation under way is about.
+    """
 
     items: dict[str, PlanItem] = field(default_factory=dict)
     ended: list[PlanItem] = field(default_factory=list)
@@ -79,6 +84,8 @@ class PlanState:
     resources: dict[str, float] = field(default_factory=dict)
     fired: list[str] = field(default_factory=list)
     oscillating: tuple[str, ...] = ()
+    exhausted: tuple[str, ...] = ()
+    stalled: tuple[str, ...] = ()
 
     def stage(self, name: str) -> StageStatus:
         """Where a stage stands; `PENDING` for one that nothing has happened to."""
@@ -107,6 +114,8 @@ class PlanState:
             notes={key: copy(value) for key, value in self.notes.items()},
             resources=dict(self.resources),
             oscillating=self.oscillating,
+            exhausted=self.exhausted,
+            stalled=self.stalled,
         )
 
 
@@ -121,6 +130,9 @@ class CasePlanModel:
     """The control blackboard during one deliberation: read it as it was, write what the answer needs.
 
     What is written is read back here at once, and becomes events only if the answer is accepted.
+
+    `oscillating`: the bindings that go round, in order, until another one fires; `exhausted`: the budgets that hold
+    bindings back, such as `case.tokens` or `assess.calls`; `stalled`: why the case is about to stall, empty unless it is.
     """
 
     def __init__(self, view: PlanView) -> None:
@@ -132,6 +144,8 @@ class CasePlanModel:
         self.stages: Mapping[str, StageStatus] = {name: StageStatus(each.status) for name, each in view.stages.items()}
         self.milestones = view.milestones
         self.oscillating = view.oscillating
+        self.exhausted = view.exhausted
+        self.stalled = view.stalled
         self.writes: list[Event] = []
 
     # ---- drafts
@@ -203,7 +217,7 @@ class CasePlanModel:
     def note(self, key: str, value: Plain) -> None:
         """Keep a note on the control blackboard; None takes it away. Raises `FactError` for what is no plain value."""
         value = plain(value, f"note {key!r}")
-        if self._notes.get(key) != value or type(self._notes.get(key)) is not type(value):
+        if not same(self._notes.get(key), value):
             self._notes[key] = value
             self.writes.append(NoteWritten(key=key, value=value))
 
@@ -239,6 +253,9 @@ def _started(state: PlanState, event: Any) -> None:
     if item is None:
         item = PlanItem(event.item, event.binding, since=event.version)
     state.items[event.binding] = replace(item, status=ActivationStatus.RUNNING)
+    cycle = state.oscillating
+    if cycle and [event.binding] != state.fired[-len(cycle) :][:1]:
+        state.oscillating = ()  # it was another one's turn: the cycle is broken
     state.fired.append(event.binding)
     del state.fired[:-REMEMBERED]
 
@@ -278,6 +295,21 @@ def _oscillating(state: PlanState, event: Any) -> None:
     state.oscillating = event.cycle
 
 
+def _exhausted(state: PlanState, event: Any) -> None:
+    budget = f"{event.scope}.{event.unit}"
+    state.exhausted = (*(each for each in state.exhausted if each != budget), budget)
+
+
+def _day_began(state: PlanState, event: Any) -> None:
+    purpose, _, budget = event.timer.partition(":")
+    if purpose == "budget":
+        state.exhausted = tuple(each for each in state.exhausted if each != budget)
+
+
+def _asked(state: PlanState, event: Any) -> None:
+    state.stalled = event.stalled
+
+
 def _stage(status: StageStatus) -> Callable[[PlanState, Any], None]:
     def fold(state: PlanState, event: Any) -> None:
         state.stages[event.stage] = status
@@ -294,6 +326,9 @@ def _folds() -> Iterator[tuple[type[Event], Callable[[PlanState, Any], None]]]:
     yield NoteWritten, _noted
     yield ResourceBudgeted, _budgeted
     yield OscillationDetected, _oscillating
+    yield BudgetExhausted, _exhausted
+    yield TimerFired, _day_began
+    yield DeliberationStarted, _asked
     for kind, status in (
         (StageActivated, StageStatus.ACTIVE),
         (StageCompleted, StageStatus.COMPLETED),

@@ -8,7 +8,7 @@ class OneAtATime:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from blackboard_ext.plan import CasePlanModel
 from casehub.binding import Binding
@@ -29,3 +29,16 @@ class PlanningStrategy(Protocol):
     """
 
     async def select(self, plan: CasePlanModel, case: CaseView, eligible: Sequence[Binding]) -> Answer: ...
+
+
+@runtime_checkable
+class HearsStalls(Protocol):
+    """A strategy that is handed a stall before it is one."""
+
+    async def stalled(self, plan: CasePlanModel, case: CaseView, eligible: Sequence[Binding]) -> Answer:
+        """What to do about a case that nothing can move; `plan.stalled` has the reasons, `eligible` may be empty.
+
+        It answers as `select` does: it may choose what it had left alone, write on the plan, or `Defer`. Asked once a
+        stall: when its answer does not get the case moving, the case stalls.
+        """
+        ...

@@ -342,9 +342,10 @@ class DeliberationEvent(Event):
 
 @dataclass(slots=True, kw_only=True)
 class DeliberationStarted(DeliberationEvent):
-    """`eligible`: names of bindings."""
+    """`eligible`: names of bindings; `stalled`: where the case is about to stall, the reasons."""
 
     eligible: tuple[str, ...]
+    stalled: tuple[str, ...] = ()
 
     @property
     def as_of(self) -> int:

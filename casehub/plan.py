@@ -42,7 +42,8 @@ class PlanView:
     """One version of a plan. `agenda`: pending items, highest priority first, then oldest; `ended`: oldest first.
 
     `because`: why the focus is where it is; `notes`, `resources`: the strategy's own; `oscillating`: the bindings that
-    fire in a cycle, if any do.
+    fire in a cycle, if any do; `exhausted`: budgets that hold bindings back, such as `case.tokens`; `stalled`: the reasons
+    of the stall that the last deliberation was about, if it was about one.
     """
 
     agenda: tuple[PlanItem, ...] = ()
@@ -55,3 +56,5 @@ class PlanView:
     notes: Mapping[str, Plain] = field(default_factory=dict[str, Plain])
     resources: Mapping[str, float] = field(default_factory=dict[str, float])
     oscillating: tuple[str, ...] = ()
+    exhausted: tuple[str, ...] = ()
+    stalled: tuple[str, ...] = ()

@@ -232,6 +232,27 @@ class WorksStages(Protocol):
         ...
 
 
+@runtime_checkable
+class HearsStalls(Protocol):
+    """A loop control that awaits and that, where `hears_stalls` is true, is asked once more before its case stalls.
+
+    What is eligible may then be empty; the reasons are `stalled` of the deliberation's `DELIBERATION_STARTED`, for its
+    `apply` to keep. When its answer does not get the case moving, the case stalls.
+    """
+
+    @property
+    def hears_stalls(self) -> bool: ...
+
+
+@runtime_checkable
+class KeepsAgenda(Protocol):
+    """A loop control that awaits and keeps an agenda of its own."""
+
+    def withdraw(self, state: CaseState, eligible: Sequence[Binding]) -> Iterable[Event]:
+        """The events of what leaves its agenda, now that this is eligible; asked in every turn, and at the case's end."""
+        ...
+
+
 # ---- time and execution
 
 

@@ -138,6 +138,13 @@ def copy(value: Plain) -> Plain:
     return value
 
 
+def same(one: Plain | Absent, other: Plain | Absent) -> bool:
+    """Whether two plain values are one and the same JSON: 1, 1.0 and true are three."""
+    if type(one) is not type(other) or one != other:
+        return False
+    return not isinstance(one, list | dict) or to_json(one) == to_json(other)
+
+
 class FactType:
     """The type of one fact, or of one reader of it: makes its values plain and brings them back.
 

@@ -3,6 +3,9 @@
 At most one a case is under way. It is due when something is eligible and, since the base of the last one, the eligible
 set or its stamps, the set in flight or the status changed, or a reconsideration is due. What a deliberation itself
 fires and writes belongs to its base, so it cannot wake itself; changes that come meanwhile merge, none is lost.
+
+Before a case stalls, a loop control that hears of stalls is asked once with the reasons, whatever is eligible. If the
+turn of its answer does not get the case moving, the case stalls.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from casehub.engine.intake import message_of
 from casehub.engine.timers import TimerWheel
 from casehub.errors import LoopControlError
 from casehub.events import (
+    BudgetExhausted,
     CaseStatusChanged,
     DeliberationCancelled,
     DeliberationFailed,
@@ -37,7 +41,7 @@ from casehub.events import (
 )
 from casehub.inputs import Deliberated
 from casehub.lifecycle import CaseStatus
-from casehub.spi import Answer, Defer, LoopControl, Selection
+from casehub.spi import Answer, Defer, HearsStalls, LoopControl, Selection
 from casehub.state import CaseState
 from casehub.structure import Structure
 from casehub.values import plain
@@ -72,7 +76,8 @@ class Deliberations:
     """The deliberations of one case in memory.
 
     `under_way`: the number of the one that is; `question`: what it was asked; `base`: what the last one was based on;
-    `awaiting`: the event name that brings the next one; `refusal`: why the last one fired nothing, in words.
+    `awaiting`: the event name that brings the next one; `refusal`: why the last one fired nothing, in words; `stalled`:
+    the reasons of the stall that the last one was about; `handed`: in this turn it was, and it has been answered.
     """
 
     under_way: int | None = None
@@ -80,12 +85,16 @@ class Deliberations:
     awaiting: str = ""
     refusal: str = NOT_CHOSEN
     question: Question | None = None
+    stalled: tuple[str, ...] = ()
+    handed: bool = False
     _reconsider: bool = False
 
     def observe(self, event: Event) -> None:
         """Note the events that make a reconsideration due."""
-        timed = isinstance(event, TimerFired) and event.timer in (BACKOFF, DEFERRED)
-        if timed or (isinstance(event, CaseStatusChanged) and event.before is CaseStatus.SUSPENDED):
+        # What follows on a failure about a stall is the next attempt at that.
+        timed = isinstance(event, TimerFired) and event.timer in (DEFERRED, *(() if self.stalled else (BACKOFF,)))
+        resumed = isinstance(event, CaseStatusChanged) and event.before is CaseStatus.SUSPENDED
+        if timed or resumed or isinstance(event, BudgetExhausted):
             self._reconsider = True
         elif self.awaiting and any(kind.__dict__.get("name") == self.awaiting for kind in type(event).__mro__):
             self.awaiting = ""
@@ -100,18 +109,23 @@ class Deliberations:
             return False
         return self._reconsider or fingerprint(state, eligible) != self.base
 
-    def start(self, state: CaseState, eligible: Sequence[Binding]) -> Iterator[Event]:
-        """Begin one. The pump asks once this is committed."""
+    def hand_over(self, loop: LoopControl) -> bool:
+        """Whether the loop control is to hear of the stall that is at hand; it has not in this turn."""
+        return not self.handed and isinstance(loop, HearsStalls) and loop.hears_stalls and not loop.immediate
+
+    def start(self, state: CaseState, eligible: Sequence[Binding], stalled: tuple[str, ...] = ()) -> Iterator[Event]:
+        """Begin one. The pump asks once this is committed. `stalled`: the reasons of the stall that it is about."""
         if state.deliberating:
             yield DeliberationCancelled(deliberation=state.deliberation)
         self.base = fingerprint(state, eligible)
         self.under_way = state.deliberation + 1
         self.awaiting = ""
+        self.stalled = stalled
         self._reconsider = False
         if DEFERRED in state.timers:
             yield TimerCancelled(timer=DEFERRED)
         names = tuple(binding.name for binding in eligible)
-        yield DeliberationStarted(deliberation=state.deliberation + 1, eligible=names)
+        yield DeliberationStarted(deliberation=state.deliberation + 1, eligible=names, stalled=stalled)
 
     def cancel(self, state: CaseState) -> Iterator[Event]:
         """Call off the one under way: its answer will be void."""
@@ -165,6 +179,7 @@ class Deliberations:
         """After an answer: what it did itself belongs to its base; what had changed meanwhile does not."""
         if before == self.base:
             self.base = fingerprint(state, eligible)
+        self.handed = bool(self.stalled)
         self.under_way = None
 
     def _failed(self, state: CaseState, input: Deliberated) -> Iterator[Event]:

@@ -11,8 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic_core import to_json
-
 from casehub.binding import Binding, Worker
 from casehub.errors import CaseEndedError, Declined, FactError, InputRefusedError, Permanent
 from casehub.events import (
@@ -39,7 +37,7 @@ from casehub.lifecycle import ActivationStatus, CaseStatus, check_case
 from casehub.policies import OnOutcome
 from casehub.state import Activation, CaseState
 from casehub.structure import Structure
-from casehub.values import ABSENT, Absent, Plain, copy, plain
+from casehub.values import ABSENT, Absent, Plain, copy, plain, same
 
 INTERRUPTIONS = 10
 """How often the process may end during one activation before the activation is faulted: it may be what ends it."""
@@ -297,13 +295,6 @@ class Intake:
     def _equal(self, name: str, value: Plain) -> bool:
         fact = self.state.facts.get(name)
         return fact is not None and fact.visible and same(fact.value, value)
-
-
-def same(one: Plain | Absent, other: Plain) -> bool:
-    """Whether two plain values are one and the same JSON: 1, 1.0 and true are three."""
-    if type(one) is not type(other) or one != other:
-        return False
-    return not isinstance(one, list | dict) or to_json(one) == to_json(other)
 
 
 def message_of(error: BaseException) -> str:

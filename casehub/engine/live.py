@@ -27,6 +27,7 @@ from casehub.events import (
     CaseEnded,
     CaseFaulted,
     CaseId,
+    CaseStalled,
     CaseStatusChanged,
     Envelope,
     Event,
@@ -47,7 +48,7 @@ from casehub.lifecycle import CASE_TRANSITIONS, CaseStatus, allows, check_case
 from casehub.plan import PlanView
 from casehub.policies import OnOutcome
 from casehub.query import EventLog
-from casehub.spi import Answer, LoopControl, Turn
+from casehub.spi import Answer, KeepsAgenda, LoopControl, Turn
 from casehub.state import CaseState
 from casehub.structure import Structure
 from casehub.view import CaseView
@@ -106,6 +107,7 @@ class LiveCase:
             at=input.at,
         )
         turn = self._turn = Turn(envelope, key=input.key)
+        self.deliberations.handed = False
         try:
             self._record(self._first(input))
             if turn.events and type(input) in (Start, Adopt):
@@ -203,6 +205,7 @@ class LiveCase:
         self._turn.timers.update(dict.fromkeys(state.timers))
         end.before = state.status
         end.cause = end.cause or (self._turn.events[-1].version if self._turn.events else 0)
+        self._withdraw(())
         self._record((end,))
 
     # ---- what the facts come to
@@ -228,18 +231,26 @@ class LiveCase:
         eligible = self.agenda.refresh(state)
         if self.structure.stages:
             eligible = [binding for binding in eligible if self.loop.gate(state, binding) is None]
-        asking = not self.loop.immediate and self.deliberations.due(state, eligible)
-        if asking:
-            self._record(self.deliberations.start(state, eligible))
-        elif self.loop.immediate and eligible:
-            self._fire(self._ask(list(eligible)))
+        asked = state.deliberation
+        if self.loop.immediate:
+            if eligible:
+                self._fire(self._ask(list(eligible)))
+        else:
+            self._withdraw(eligible)
+            if self.deliberations.due(state, eligible):
+                self._record(self.deliberations.start(state, eligible))
         if not state.activations and not state.deliberating:
-            self._rest()
-        elif state.status is CaseStatus.WAITING:
+            self._rest(eligible)
+        if state.status is CaseStatus.WAITING and (state.activations or state.deliberating):
             self._record((CaseStatusChanged(before=CaseStatus.WAITING, after=CaseStatus.RUNNING),))
-        if asking:
+        if state.deliberation != asked:
             view = self.view(plan=self.loop.view(state))
             self.deliberations.question = Question(view, list(eligible), stamps_of(state, eligible))
+
+    def _withdraw(self, eligible: Sequence[Binding]) -> None:
+        """Let the loop control's own agenda lose what is eligible no more."""
+        if not self.loop.immediate and self._handles and isinstance(self.loop, KeepsAgenda):
+            self._record(self.loop.withdraw(self.state, eligible))
 
     def _transitions(self) -> bool:
         """Let the loop control take its transitions, round by round; whether the case goes on after them."""
@@ -304,13 +315,15 @@ class LiveCase:
                 self._record((CaseStatusChanged(before=CaseStatus.WAITING, after=CaseStatus.RUNNING),))
             self._record(schedule(state, binding))
 
-    def _rest(self) -> None:
+    def _rest(self, left: Sequence[Binding]) -> None:
         """Nothing runs and nothing fires: say what that comes to."""
         state, awaiting = self.state, bool(self.deliberations.awaiting)
         eligible = self.agenda.eligible.values()
         event = at_rest(state, self.structure, self.loop, eligible, self._explained, awaiting=awaiting)
         if isinstance(event, CaseEnded):
             self._end(event)
+        elif isinstance(event, CaseStalled) and self.deliberations.hand_over(self.loop):
+            self._record(self.deliberations.start(state, left, event.reasons))
         elif event is not None:
             self._record((event,))
 
