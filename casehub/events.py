@@ -3,7 +3,7 @@
 A class is a kind of event; its name in logs, commands and pages is computed (`ContextChanged` is `CONTEXT_CHANGED`).
 The class tree is the topic tree: who subscribes to `WorkerExecutionFinished` hears every outcome. Events are made by
 the engine and read-only for everybody else; a body holds plain values only, so any event can be written and read.
-What they carry besides is in `casehub.envelope`.
+What they carry besides is in `casehub.envelope`, those of a loop control that awaits in `casehub.deliberations`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
+from casehub.deliberations import (
+    DeliberationCancelled,
+    DeliberationEnded,
+    DeliberationEvent,
+    DeliberationFailed,
+    DeliberationFinished,
+    DeliberationStarted,
+    DeliberationTimedOut,
+    SelectionDropped,
+    SelectionForced,
+)
 from casehub.envelope import EVENT_TYPES, ActivationId, CaseId, Envelope, Event, TimerId, UnknownEvent
 from casehub.lifecycle import CaseStatus
 from casehub.values import Plain
@@ -31,6 +42,7 @@ __all__ = [
     "ContextChanged",
     "DefinitionAdopted",
     "DeliberationCancelled",
+    "DeliberationEnded",
     "DeliberationEvent",
     "DeliberationFailed",
     "DeliberationFinished",
@@ -328,73 +340,3 @@ class TimerFired(TimerEvent):
 @dataclass(slots=True, kw_only=True)
 class TimerCancelled(TimerEvent):
     """It will not come due any more."""
-
-
-# ---- deliberation
-
-
-@dataclass(slots=True, kw_only=True)
-class DeliberationEvent(Event):
-    """Base: a loop control that awaits is deciding. `deliberation`: its number in the case, from 1."""
-
-    deliberation: int
-
-
-@dataclass(slots=True, kw_only=True)
-class DeliberationStarted(DeliberationEvent):
-    """`eligible`: names of bindings; `stalled`: where the case is about to stall, the reasons."""
-
-    eligible: tuple[str, ...]
-    stalled: tuple[str, ...] = ()
-
-    @property
-    def as_of(self) -> int:
-        """The global position up to which the log answers: this event's own, so that what led to it is seen."""
-        return self.seq
-
-
-@dataclass(slots=True, kw_only=True)
-class DeliberationFinished(DeliberationEvent):
-    """The answer. `seconds`: how long it took; `deferred`: the loop control asks to be asked again."""
-
-    chosen: tuple[str, ...]
-    rationale: str = ""
-    as_of: int = 0
-    seconds: float = 0.0
-    deferred: bool = False
-
-
-@dataclass(slots=True, kw_only=True)
-class DeliberationTimedOut(DeliberationEvent):
-    """No answer before the deadline (`limit`: seconds); nothing is fired."""
-
-    limit: float
-
-
-@dataclass(slots=True, kw_only=True)
-class DeliberationFailed(DeliberationEvent):
-    """It raised, or answered outside of what is eligible; nothing is fired."""
-
-    error: str
-    message: str
-
-
-@dataclass(slots=True, kw_only=True)
-class DeliberationCancelled(DeliberationEvent):
-    """Called off: by a suspension, by the end of the case, or because the process that asked has gone."""
-
-
-@dataclass(slots=True, kw_only=True)
-class SelectionDropped(Event):
-    """A chosen binding that does not fire: the case has moved on since the deliberation began, or a limit is reached."""
-
-    binding: str
-    reason: str
-
-
-@dataclass(slots=True, kw_only=True)
-class SelectionForced(Event):
-    """A chosen binding that fires although the case has moved on: it had been dropped three times in a row."""
-
-    binding: str
-    reason: str

@@ -101,6 +101,8 @@ class Deliberated(Input):
     stamps: Mapping[str, Mapping[str, int]] = field(default_factory=dict[str, Mapping[str, int]])
     as_of: int = 0
     seconds: float = 0.0
+    queries: tuple[Mapping[str, Plain], ...] = ()
+    queries_left_out: int = 0
     strict: bool = False
     defer_until: datetime | None = None
     defer_after: timedelta | None = None

@@ -11,8 +11,10 @@ from typing import Any, Literal, Protocol, TypeVar
 
 from casehub.durations import Duration, duration
 from casehub.errors import SettingsError
-from casehub.events import EVENT_TYPES, CaseId, Event, UnknownEvent
+from casehub.events import EVENT_TYPES, CaseId, CaseStatusChanged, Event, UnknownEvent
+from casehub.inquiries import Inquiries
 from casehub.lifecycle import CaseStatus
+from casehub.state import fold
 
 E = TypeVar("E", bound=Event)
 Across = Literal["case", "definition", "all"]
@@ -88,7 +90,7 @@ class CaseQuery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseSummary:
-    """A case on a line. `version`: events in its log; `seq`: the position of its last event."""
+    """A case on a line. `version`: events in its log; `first` and `seq`: positions of its first and its last event."""
 
     case: CaseId
     definition: str
@@ -100,6 +102,7 @@ class CaseSummary:
     tenant: str = "default"
     stalled: bool = False
     reason: str = ""
+    first: int = 0
 
 
 class EventLog(Protocol):
@@ -126,7 +129,7 @@ class EventLog(Protocol):
 class CaseLog:
     """The event log as a case's workers and strategies see it: typed, bounded, and fixed at one position.
 
-    `upto`: the position that answers are as of, None for the end of the log.
+    `upto`: the position that answers are as of, None for the end of the log; `inquiries`: keeps what is asked.
     """
 
     log: EventLog
@@ -135,6 +138,7 @@ class CaseLog:
     tenant: str = "default"
     upto: int | None = None
     now: datetime | None = None
+    inquiries: Inquiries | None = None
 
     async def query(
         self,
@@ -153,6 +157,9 @@ class CaseLog:
         `across`: this case, all cases of its definition, or all; `since`: a time, or how long ago; `cases=5`: of the
         five cases that started last; `events=5`: the five last events.
         """
+        least = limit if limit < MAX_EVENTS else None
+        self._note("query", kinds, across=across, binding=binding, worker=worker, by=by, since=since, cases=cases,
+            events=events, limit=least)  # fmt: skip
         asked = self._query(kinds, across, binding, worker, by, since, cases, events, limit)
         found = await self.log.query(asked)
         ordered: Any = found if events is None else found[::-1]
@@ -169,6 +176,7 @@ class CaseLog:
         cases: int | None = None,
     ) -> Mapping[str, int]:
         """How many of these events there are, by binding, worker, name, case, definition or author."""
+        self._note("count", kinds, by=by, across=across, binding=binding, worker=worker, since=since, cases=cases)
         return await self.log.count(
             self._query(kinds, across, binding, worker, None, since, cases, None, MAX_EVENTS), by
         )
@@ -178,6 +186,7 @@ class CaseLog:
 
         To go on with what comes later, `hub.watch(..., after=)` from the last one's `seq`.
         """
+        self._note("tail", kinds, after=after, across=across)
         while True:
             asked = replace(self._query(kinds, across, None, None, None, None, None, None, PAGE), after=after)
             page: Sequence[Any] = await self.log.query(asked)
@@ -192,13 +201,18 @@ class CaseLog:
     ) -> Sequence[CaseSummary]:
         """The cases that started last, latest first."""
         statuses = (status,) if isinstance(status, CaseStatus) else tuple(status)
+        self._note("cases", (), status=statuses or None, across=across, last=last)
         asked = CaseQuery(
             tenant=self.tenant,
             definition=None if across == "all" else self._across("definition"),
             statuses=statuses,
             limit=last,
         )
-        return await self.log.cases(asked)
+        return await self.log.cases(asked) if self.upto is None else await cases_as_of(self.log, asked, self.upto)
+
+    def _note(self, verb: str, kinds: Sequence[type[Event]], **arguments: object) -> None:
+        if self.inquiries is not None:
+            self.inquiries.note(verb, kinds, arguments)
 
     def _across(self, across: Across) -> str | None:
         if across != "definition":
@@ -235,6 +249,47 @@ class CaseLog:
             newest=events is not None,
             limit=min(limit, events) if events is not None else limit,
         )
+
+
+async def cases_as_of(log: EventLog, query: CaseQuery, upto: int) -> Sequence[CaseSummary]:
+    """What `log.cases` would have answered when the log ended at a position: what has happened since is taken back.
+
+    Costs what has happened since, and the logs of the cases that it happened to. For queries without `after` and `stalled`.
+    """
+    later = EventQuery(
+        types=concrete((CaseStatusChanged,)), tenant=query.tenant, definition=query.definition, after=upto
+    )
+    moved = await log.count(later, by="case")
+    rows = await log.cases(replace(query, limit=query.limit + len(moved)))
+    found = [row for row in rows if row.first <= upto and not (query.statuses and row.case in moved)]
+    for case in moved if query.statuses else ():  # in another status now, or not yet started then
+        row = await _case_as_of(log, CaseId(case), query.tenant, upto)
+        if row is not None and row.status in query.statuses:
+            found.append(row)
+    found.sort(key=lambda row: row.first, reverse=True)
+    found = found[: max(query.limit, 0)]
+    return [row if row.seq <= upto else await _case_as_of(log, row.case, query.tenant, upto) or row for row in found]
+
+
+async def _case_as_of(log: EventLog, case: CaseId, tenant: str, upto: int) -> CaseSummary | None:
+    """A case as its log up to a position comes to; None for one that had not started."""
+    events = await log.query(EventQuery(case=case, tenant=tenant, upto=upto))
+    if not events:
+        return None
+    state, first, last = fold(case, events), events[0], events[-1]
+    return CaseSummary(
+        case=case,
+        definition=state.definition,
+        status=state.status,
+        version=state.version,
+        seq=last.seq,
+        started_at=first.at,
+        changed_at=last.at,
+        tenant=tenant,
+        stalled=bool(state.stalled),
+        reason=state.reason,
+        first=first.seq,
+    )
 
 
 def matches(query: EventQuery, event: Event) -> bool:

@@ -10,6 +10,7 @@ from typing import Any
 from casehub.context import CaseContext, Fact
 from casehub.errors import SettingsError
 from casehub.events import ActivationId, CaseId
+from casehub.inquiries import Inquiries
 from casehub.lifecycle import CaseStatus, MilestoneStatus
 from casehub.plan import PlanView
 from casehub.query import CaseLog, EventLog
@@ -22,7 +23,7 @@ class CaseView:
 
     `now` is the time of the turn or deliberation it was made for (UTC), `in_flight` the bindings whose workers run,
     `milestones` where they stand, `upto` the position that the log answers as of, None for its end; `plan` is what a
-    deliberation's loop control keeps of the case, at the same version.
+    deliberation's loop control keeps of the case, at the same version; `inquiries` keeps what is asked of the log.
     """
 
     __slots__ = (
@@ -32,6 +33,7 @@ class CaseView:
         "_state",
         "_types",
         "in_flight",
+        "inquiries",
         "milestones",
         "now",
         "plan",
@@ -60,6 +62,7 @@ class CaseView:
         self.status: CaseStatus = state.status
         self.version: int = state.version
         self.plan = plan
+        self.inquiries: Inquiries | None = None
         self.milestones: Mapping[str, MilestoneStatus] = {
             name: milestone.status for name, milestone in state.milestones.items()
         }
@@ -87,7 +90,10 @@ class CaseView:
     def log(self) -> CaseLog:
         """The history of this case and of others, as of the position that the view is fixed at."""
         if self._log is None:
-            self._log = CaseLog(self._history, self.id, self.definition, self._state.tenant, self.upto, self.now)
+            state = self._state
+            self._log = CaseLog(
+                self._history, state.id, state.definition, state.tenant, self.upto, self.now, self.inquiries
+            )
         return self._log
 
 

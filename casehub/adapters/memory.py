@@ -255,5 +255,6 @@ def _summary(case: _Case) -> CaseSummary:
         changed_at=last.at,
         tenant=last.tenant,
         stalled=case.stalled,
+        first=first.seq,
         reason=next((event.reason for event in reversed(case.events) if isinstance(event, CaseStatusChanged)), ""),
     )

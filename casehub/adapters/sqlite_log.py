@@ -302,8 +302,9 @@ class Session:
                 tenant=tenant,
                 stalled=bool(stalled),
                 reason=reason,
+                first=first,
             )
-            for _, tenant, case, definition, status, stalled, reason, version, seq, started_at, changed_at in (
+            for first, tenant, case, definition, status, stalled, reason, version, seq, started_at, changed_at in (
                 self.connection.execute(sql, values).fetchall()
             )
         ]

@@ -40,6 +40,7 @@ from casehub.events import (
     TimerSet,
 )
 from casehub.inputs import Deliberated
+from casehub.inquiries import Inquiries
 from casehub.lifecycle import CaseStatus
 from casehub.spi import Answer, Defer, HearsStalls, LoopControl, Selection
 from casehub.state import CaseState
@@ -148,6 +149,8 @@ class Deliberations:
                 rationale=input.rationale,
                 as_of=input.as_of,
                 seconds=input.seconds,
+                queries=input.queries,
+                queries_left_out=input.queries_left_out,
                 deferred=bool(input.defer_on or until),
             ),
             *(write for write in input.writes if isinstance(write, Event)),
@@ -186,11 +189,24 @@ class Deliberations:
         number = input.number
         if input.timed_out is not None:
             self.refusal = f"the loop control did not answer within {input.timed_out:g} s"
-            yield DeliberationTimedOut(deliberation=number, limit=input.timed_out)
+            yield DeliberationTimedOut(
+                deliberation=number,
+                limit=input.timed_out,
+                seconds=input.seconds,
+                queries=input.queries,
+                queries_left_out=input.queries_left_out,
+            )
         else:
             error = input.error or LoopControlError("no answer")
             self.refusal = f"the loop control failed: {type(error).__name__}: {message_of(error)}"
-            yield DeliberationFailed(deliberation=number, error=type(error).__name__, message=message_of(error))
+            yield DeliberationFailed(
+                deliberation=number,
+                error=type(error).__name__,
+                message=message_of(error),
+                seconds=input.seconds,
+                queries=input.queries,
+                queries_left_out=input.queries_left_out,
+            )
         if state.failed_deliberations + 1 < FAILURES:
             delay = timedelta(seconds=2**state.failed_deliberations)
             yield TimerSet(timer=BACKOFF, due=input.at + delay)
@@ -306,12 +322,13 @@ class Asking:
     It is made when the deliberation has been committed: only then is it known what the log answers as of.
     """
 
-    __slots__ = ("_as_of", "_question", "_scope", "called_off", "number")
+    __slots__ = ("_as_of", "_inquiries", "_question", "_scope", "called_off", "number")
 
     def __init__(self, started: DeliberationStarted, question: Question) -> None:
         self.number = started.deliberation
         self.called_off = False
         self._as_of = question.view.upto = started.as_of
+        self._inquiries = question.view.inquiries = Inquiries()
         self._question = question
         self._scope: anyio.CancelScope | None = None
 
@@ -341,6 +358,8 @@ class Asking:
         if self._scope.cancel_called:  # whatever it answered after its time was up is void
             answer = Deliberated(number=self.number, timed_out=limit.total_seconds(), by="loop")
         answer.seconds = wheel.clock.monotonic() - began
+        answer.queries = tuple(self._inquiries.kept)
+        answer.queries_left_out = self._inquiries.left_out
         return answer
 
     async def _ask(self, loop: LoopControl) -> Deliberated:

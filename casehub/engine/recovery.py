@@ -131,7 +131,7 @@ def _failing(input: Input, error: CaseHubError) -> bool:
     if isinstance(input, Returned):
         input.value, input.error = None, error
     elif isinstance(input, Deliberated):
-        input.chosen, input.writes, input.rationale, input.error = (), (), "", error
+        input.chosen, input.writes, input.queries, input.rationale, input.error = (), (), (), "", error
     else:
         return False
     return True
