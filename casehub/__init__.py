@@ -19,6 +19,7 @@ from casehub.binding import Binding, Signal, Worker
 from casehub.bus import Subscription
 from casehub.case import Case, FactHistory
 from casehub.context import CaseContext, Fact
+from casehub.decision import Decision, DecisionReplay, DecisionStatus, Difference, Inquiry
 from casehub.definition import CaseDefinition
 from casehub.engine.choreography import ChoreographyLoopControl
 from casehub.errors import (
@@ -159,6 +160,9 @@ __all__ = [
     "ChoreographyLoopControl",
     "Clock",
     "ContextChanged",
+    "Decision",
+    "DecisionReplay",
+    "DecisionStatus",
     "Declined",
     "Defer",
     "DefinitionAdopted",
@@ -170,6 +174,7 @@ __all__ = [
     "DeliberationFinished",
     "DeliberationStarted",
     "DeliberationTimedOut",
+    "Difference",
     "Envelope",
     "Event",
     "EventLog",
@@ -184,6 +189,7 @@ __all__ = [
     "HubClosedError",
     "IllegalTransitionError",
     "InputRefusedError",
+    "Inquiry",
     "LimitError",
     "LimitReached",
     "Limits",

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, Protocol, TypeVar, cast, get_args
 
 from casehub.context import CaseContext, Fact
+from casehub.decision import READ, Decision, decisions_of
 from casehub.durations import Duration, duration
 from casehub.engine.live import LiveCase
 from casehub.engine.pump import Pump
@@ -86,6 +87,11 @@ class Case:
     async def plan(self) -> PlanView | None:
         """What the loop control plans: agenda, focus, stages, notes. None for one that keeps no plan: choreography."""
         return await self._read(lambda live: live.loop.view(live.state))
+
+    async def decisions(self) -> Sequence[Decision]:
+        """What each deliberation was about and came to, oldest first; none under choreography, which does not ask."""
+        await self.status()  # raises where there is no such case
+        return decisions_of(await self.log.query(*READ))
 
     @property
     def log(self) -> CaseLog:

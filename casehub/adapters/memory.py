@@ -187,7 +187,7 @@ class MemoryStore:
 
     async def count(self, query: EventQuery, by: By | None = None) -> Mapping[str, int]:
         found = self._matching(query)
-        return Counter(map(grouping(by), found)) if by is not None else {"": sum(1 for _ in found)}
+        return dict(Counter(map(grouping(by), found))) if by is not None else {"": sum(1 for _ in found)}
 
     async def cases(self, query: CaseQuery) -> Sequence[CaseSummary]:
         started: Iterable[_Case] = reversed(self._of(query.tenant, query.definition))

@@ -320,7 +320,7 @@ class EventLogContract:
         async with opened(store):
             await committed(store, Writing("c0").turn(CaseStarted()), writing.turn(CaseStarted()))
             (summary,) = await store.log.cases(CaseQuery(tenant="acme"))
-            expected: dict[str, Any] = {"case": "c1", "definition": "claim", "tenant": "acme", "started_at": AT}
+            expected: Any = {"case": "c1", "definition": "claim", "tenant": "acme", "started_at": AT, "first": 2}
             assert summary == CaseSummary(status=CaseStatus.RUNNING, version=1, seq=2, changed_at=AT, **expected)
             stalled = writing.turn(CaseStalled(reasons=("nobody writes it",)), at=later, stalled=True)
             await committed(store, stalled)
