@@ -116,6 +116,7 @@ from casehub.policies import (
     last_writer_wins,
 )
 from casehub.query import CaseLog, CaseQuery, CaseSummary, EventLog, EventQuery
+from casehub.schedule import CatchUp, Schedule, after, at, cron, every
 from casehub.sentry import Sentry, absent, present, reached
 from casehub.spi import Answer, CaseStore, Clock, Defer, Executor, LoopControl, Selection, Turn
 from casehub.state import CaseState
@@ -157,6 +158,7 @@ __all__ = [
     "CaseStore",
     "CaseSummary",
     "CaseView",
+    "CatchUp",
     "ChoreographyLoopControl",
     "Clock",
     "ContextChanged",
@@ -209,6 +211,7 @@ __all__ = [
     "Problem",
     "Refire",
     "Retry",
+    "Schedule",
     "SchemaError",
     "Selection",
     "SelectionDropped",
@@ -246,9 +249,13 @@ __all__ = [
     "WorkerResultDropped",
     "WorkerScheduled",
     "absent",
+    "after",
     "all_of",
     "any_of",
+    "at",
+    "cron",
     "deep_merge",
+    "every",
     "fail",
     "first_writer_wins",
     "last_writer_wins",

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from casehub.errors import SettingsError
 from casehub.events import Event
 from casehub.policies import Policy
+from casehub.schedule import Schedule
 from casehub.sentry import Sentry
 from casehub.wiring import Parameter, Source
 
@@ -55,11 +57,39 @@ class Trigger:
     facts: tuple[str, ...] = ()
     events: tuple[type[Event], ...] = ()
     signals: tuple[str, ...] = ()
+    times: tuple[Schedule, ...] = ()
 
     @property
     def occurs(self) -> bool:
-        """Whether it waits for occurrences (events, signals) rather than for changes of facts."""
-        return bool(self.events or self.signals)
+        """Whether it waits for occurrences (events, signals, times) rather than for changes of facts."""
+        return bool(self.events or self.signals or self.times)
+
+
+On = str | type[Event] | Signal | Schedule
+"""What `on=` takes: a fact's name, an event class, the arrival of a signal, or a schedule."""
+
+
+def trigger_of(on: On | Sequence[On]) -> Trigger:
+    """The trigger that `on=` means. Raises `SettingsError` for what is none."""
+    entries: Sequence[Any] = (on,) if isinstance(on, str | type | Signal | Schedule) else on
+    facts: list[str] = []
+    events: list[type[Event]] = []
+    signals: list[str] = []
+    times: list[Schedule] = []
+    for entry in entries:
+        if isinstance(entry, str):
+            facts.append(entry)
+        elif isinstance(entry, Signal):
+            signals.append(entry.name)
+        elif isinstance(entry, Schedule):
+            times.append(entry)
+        elif isinstance(entry, type) and issubclass(entry, Event):
+            events.append(entry)
+        else:
+            raise SettingsError(
+                f"on={entry!r} is no trigger: give a fact's name, an event class, Signal(name), or a schedule such as every('1h')"
+            )
+    return Trigger(tuple(facts), tuple(events), tuple(signals), tuple(times))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

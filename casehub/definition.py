@@ -11,10 +11,9 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar, Unpack, cast, get_args, get_origin, overload
 
 from casehub.activities import COMPLETE, Activity, Value, activity_of
-from casehub.binding import Binding, Signal, Trigger, Worker
+from casehub.binding import Binding, On, Worker, trigger_of
 from casehub.durations import Duration, duration
-from casehub.errors import Problem, SettingsError
-from casehub.events import Event
+from casehub.errors import Problem
 from casehub.goals import Goal, GoalExpression, Milestone, as_expression
 from casehub.policies import Budget, Limits, PolicyOptions, policy_of
 from casehub.sentry import Guard, Sentry, as_sentry
@@ -24,8 +23,6 @@ from casehub.wiring import WiringError, namespace_of_caller, signature_of
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
-On = str | type[Event] | Signal
-"""What `on=` takes: a fact's name, an event class, or the arrival of a signal."""
 
 
 class CaseDefinition:
@@ -114,7 +111,7 @@ class CaseDefinition:
 
         Its parameters are what it reads (see `casehub.wiring`). `writes`: the fact that its result becomes, or the
         facts that the mapping it returns may hold; without it a returned class is the fact of its snake_case name.
-        `when`: its guard; `on`: what counts as a change, or which events or signals trigger it. A `capability` makes
+        `when`: its guard; `on`: what counts as a change, or which events, signals or times trigger it. A `capability` makes
         it one of several alternatives: declare their binding with `binding(name, capability=...)`.
         """
         namespace = namespace_of_caller()
@@ -298,7 +295,7 @@ class CaseDefinition:
         policy: PolicyOptions, namespace: Mapping[str, Any],
     ) -> None:  # fmt: skip
         guard = None if when is None else self._guard(f"binding {name!r}", when, namespace)
-        self.bindings.append(Binding(name, workers, guard, _trigger(on), policy_of(policy)))
+        self.bindings.append(Binding(name, workers, guard, trigger_of(on), policy_of(policy)))
 
     def _guard(self, subject: str, guard: Guard, namespace: Mapping[str, Any]) -> Sentry | None:
         try:
@@ -309,23 +306,6 @@ class CaseDefinition:
 
     def _problem(self, subject: str, error: WiringError) -> None:
         self.problems.append(Problem(subject, str(error), error.remedy))
-
-
-def _trigger(on: On | Sequence[On]) -> Trigger:
-    entries: Sequence[Any] = (on,) if isinstance(on, str | type | Signal) else on
-    facts: list[str] = []
-    events: list[type[Event]] = []
-    signals: list[str] = []
-    for entry in entries:
-        if isinstance(entry, str):
-            facts.append(entry)
-        elif isinstance(entry, Signal):
-            signals.append(entry.name)
-        elif isinstance(entry, type) and issubclass(entry, Event):
-            events.append(entry)
-        else:
-            raise SettingsError(f"on={entry!r} is no trigger: give a fact's name, an event class, or Signal(name)")
-    return Trigger(tuple(facts), tuple(events), tuple(signals))
 
 
 def _named_types(declared: Iterable[str | type] | Mapping[str, Any]) -> dict[str, Any]:

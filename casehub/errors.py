@@ -196,7 +196,7 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """A ready clause for a message: `did you mean 'facts'?`, or the known names when none is near."""
-    names = sorted(known)
+    names = sorted(map(str, known))  # members of an enumeration are written as their values
     guess = nearest(name, names)
     if guess is not None:
         return f"did you mean {guess!r}?"

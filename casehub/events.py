@@ -25,6 +25,7 @@ from casehub.deliberations import (
 )
 from casehub.envelope import EVENT_TYPES, ActivationId, CaseId, Envelope, Event, TimerId, UnknownEvent
 from casehub.lifecycle import CaseStatus
+from casehub.timers import TimerCancelled, TimerEvent, TimerFired, TimerSet
 from casehub.values import Plain
 
 __all__ = [
@@ -121,11 +122,13 @@ class WorkerEvent(Event):
 class WorkerScheduled(WorkerEvent):
     """An activation was made. `stamps`: for each fact that the binding reads, the stamp it has now.
 
-    `occurrence`: the version of the event or signal that triggered it, 0 where none did.
+    `occurrence`: the version of the event, signal or timer that triggered it, 0 where none did; `due`: of a timer's, the
+    time it was set for.
     """
 
     stamps: Mapping[str, int]
     occurrence: int = 0
+    due: datetime | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -313,30 +316,3 @@ class BudgetExhausted(Event):
     scope: str
     unit: str
     limit: float
-
-
-# ---- time
-
-
-@dataclass(slots=True, kw_only=True)
-class TimerEvent(Event):
-    """Base: something about one durable timer."""
-
-    timer: TimerId
-
-
-@dataclass(slots=True, kw_only=True)
-class TimerSet(TimerEvent):
-    """A timer will come due at `due` (UTC)."""
-
-    due: datetime
-
-
-@dataclass(slots=True, kw_only=True)
-class TimerFired(TimerEvent):
-    """It came due."""
-
-
-@dataclass(slots=True, kw_only=True)
-class TimerCancelled(TimerEvent):
-    """It will not come due any more."""

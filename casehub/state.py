@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from casehub.activation import Activation, Firing
 from casehub.context import Fact
 from casehub.envelope import subtypes
 from casehub.events import (
@@ -50,56 +51,20 @@ from casehub.values import ABSENT
 
 
 @dataclass(slots=True)
-class Activation:
-    """One activation in flight. `facts`: what it reads, as it was when it was made, for all its attempts.
-
-    `attempt` counts from 1; `interruptions` of them ended with the process that ran them.
-    """
-
-    id: ActivationId
-    binding: str
-    worker: str
-    facts: Mapping[str, Fact]
-    version: int
-    attempt: int = 0
-    interruptions: int = 0
-    status: ActivationStatus = ActivationStatus.PENDING
-
-
-@dataclass(slots=True)
-class Firing:
-    """What is remembered of a binding: how often it fired, its attempts (`calls`), and the stamps that count as seen.
-
-    `drops`: how often in a row a choice of it was dropped; `excluded`: workers left out of its current round;
-    `outcome`, `then`, `detail`: the event name of how its last attempt ended, what followed, and its message.
-    """
-
-    count: int = 0
-    calls: int = 0
-    calls_before_today: int = 0
-    stamps: Mapping[str, int] | None = None
-    occurrence: int = 0
-    before: Mapping[str, int] | None = None
-    before_occurrence: int = 0
-    in_flight: ActivationId | None = None
-    drops: int = 0
-    excluded: tuple[str, ...] = ()
-    outcome: str = ""
-    then: str = ""
-    detail: str = ""
-
-
-@dataclass(slots=True)
 class MilestoneState:
-    """Where a milestone stands, and its service level beside it."""
+    """Where a milestone stands, its service level beside it, and when it was achieved."""
 
     status: MilestoneStatus = MilestoneStatus.PENDING
     sla: SlaStatus = SlaStatus.NOT_STARTED
+    at: datetime | None = None
 
 
 @dataclass(slots=True)
 class CaseState:
-    """Everything a case is, between two events. `control`: the loop control's own part, kept apart from the facts."""
+    """Everything a case is, between two events. `control`: the loop control's own part, kept apart from the facts.
+
+    `anchors`, `occurred`: of the timer of a schedule, where it counts from, and its last occurrence.
+    """
 
     id: CaseId
     definition: str = ""
@@ -119,6 +84,8 @@ class CaseState:
     milestones: dict[str, MilestoneState] = field(default_factory=dict[str, MilestoneState])
     goals: dict[str, int] = field(default_factory=dict[str, int])
     timers: dict[TimerId, datetime] = field(default_factory=dict[TimerId, datetime])
+    anchors: dict[TimerId, datetime] = field(default_factory=dict[TimerId, datetime])
+    occurred: dict[TimerId, datetime] = field(default_factory=dict[TimerId, datetime])
     occurrences: dict[str, int] = field(default_factory=dict[str, int])
     stalled: tuple[str, ...] = ()
     held: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
@@ -251,6 +218,7 @@ def _scheduled(state: CaseState, event: Any) -> None:
         event.worker,
         {name: facts[name] for name in event.stamps if name in facts},
         event.version,
+        due=event.due,
     )
 
 
@@ -303,7 +271,8 @@ def _milestone_activated(state: CaseState, event: Any) -> None:
 
 
 def _milestone_reached(state: CaseState, event: Any) -> None:
-    state.milestones[event.milestone].status = MilestoneStatus.ACHIEVED
+    reached = state.milestones[event.milestone]
+    reached.status, reached.at = MilestoneStatus.ACHIEVED, event.at
 
 
 def _sla_violated(state: CaseState, event: Any) -> None:
@@ -312,6 +281,8 @@ def _sla_violated(state: CaseState, event: Any) -> None:
 
 def _timer_set(state: CaseState, event: Any) -> None:
     state.timers[event.timer] = event.due
+    if event.since is not None:
+        state.anchors[event.timer] = event.since
 
 
 def _timer_gone(state: CaseState, event: Any) -> None:
@@ -324,6 +295,10 @@ def _timer_fired(state: CaseState, event: Any) -> None:
     if purpose == "budget":  # a day's budget begins again
         scope, _, unit = what.rpartition(".")
         state.held.discard((scope, unit))
+    if event.due is not None:
+        state.occurred[event.timer] = event.due
+        if not event.skipped:
+            state.occurrences[f"{event.name}:{event.timer}"] = event.version
 
 
 def _stalled(state: CaseState, event: Any) -> None:

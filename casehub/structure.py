@@ -15,8 +15,9 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from casehub.binding import Binding, Worker
 from casehub.definition import CaseDefinition
 from casehub.errors import FactError, InputRefusedError, LimitError, Problem, UnknownNameError, did_you_mean
-from casehub.events import Event
+from casehub.events import Event, TimerId
 from casehub.goals import Goal, GoalExpression, Milestone
+from casehub.schedule import Schedule
 from casehub.sentry import Present, Sentry
 from casehub.stage import Stage, parents
 from casehub.values import FactType, Plain
@@ -32,7 +33,8 @@ class Structure:
 
     `types`: of every fact it knows; `inputs`: facts that `start` takes, True where they are required; `brought`: facts
     that may come from outside later; `readers`, `milestones_of`, `goals_of`: from a fact to what reads it;
-    `stage_of`: from a member to its stage; `triggered`: from an event class to the bindings that wait for it; `hash`: of names, reads, writes, policies and
+    `stage_of`: from a member to its stage; `triggered`: from an event class to the bindings that wait for it;
+    `timed`: from a timer to the binding and the schedule that it is for; `hash`: of names, reads, writes, policies and
     conditions, not of function bodies.
     """
 
@@ -56,6 +58,7 @@ class Structure:
     goals_of: dict[str, tuple[Goal, ...]]
     triggered: dict[type[Event], tuple[Binding, ...]]
     triggered_by_signal: dict[str, tuple[Binding, ...]]
+    timed: dict[TimerId, tuple[Binding, Schedule]]
 
     def binding(self, name: str) -> Binding:
         """One binding by name. Raises `UnknownNameError` naming the nearest."""
@@ -139,6 +142,7 @@ def structure_of(definition: CaseDefinition, execution: type, view: type) -> tup
         goals_of=_index(goals, lambda goal: goal.when.reads),
         triggered=_index(named.values(), lambda binding: binding.on.events),
         triggered_by_signal=_index(named.values(), lambda binding: binding.on.signals),
+        timed={each.timer(b.name): (b, each) for b in named.values() for each in b.on.times},
     )
     return structure, problems
 

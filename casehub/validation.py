@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from datetime import datetime
 from difflib import get_close_matches
 from typing import Any
 
 from casehub.definition import CaseDefinition
 from casehub.errors import DefinitionError, Problem, did_you_mean
 from casehub.policies import Refire
+from casehub.schedule import At
 from casehub.sentry import Sentry, milestones_in
 from casehub.stage import cycles
 from casehub.structure import Structure, structure_of
@@ -117,6 +119,38 @@ def _triggers(structure: Structure) -> Iterator[Problem]:
                 "reads no fact and has no trigger, so it fires once, at the start",
                 "say refire='once' if that is meant, or name what it reads",
             )
+
+
+def _schedules(structure: Structure) -> Iterator[Problem]:
+    """Schedules that can never be due, or that are counted from what nobody brings."""
+    known = _known(structure)
+    for binding, schedule in structure.timed.values():
+        subject = f"binding {binding.name!r}"
+        for reason, remedy in schedule.mistakes():
+            yield Problem(subject, reason, remedy)
+        name = schedule.since
+        if not name or (name in structure.milestones and not isinstance(schedule, At)):
+            continue
+        if name not in known:
+            if structure.definition.strict:
+                yield Problem(
+                    subject,
+                    f"'{schedule}' counts from {name!r}, which is no milestone and no fact that anybody brings",
+                    f"{did_you_mean(name, {*known, *structure.milestones})} (or declare it with signals= or external=)",
+                )
+        elif isinstance(schedule, At) and _no_moment(kind := structure.types[name].annotation):
+            yield Problem(
+                subject,
+                f"'{schedule}' takes the moment from fact {name!r}, which is {type_name(kind)}",
+                "make the fact a datetime",
+            )
+
+
+def _no_moment(annotation: Any) -> bool:
+    """Whether facts of a type can be neither a datetime nor text that is one."""
+    return (
+        isinstance(annotation, type) and not issubclass(annotation, datetime | str) and annotation not in (Any, object)
+    )
 
 
 def _goals(structure: Structure) -> Iterator[Problem]:
@@ -290,6 +324,7 @@ _CHECKS = (
     _duplicate_names,
     _facts_that_nobody_brings,
     _triggers,
+    _schedules,
     _goals,
     _types,
     _writers,

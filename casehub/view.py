@@ -102,7 +102,7 @@ class WorkerExecution:
     """One attempt of a worker, for the worker that asks for it by this type.
 
     `attempt` counts from 1; `idempotency_key` is the same for all attempts of an activation; `deadline` is a time of
-    the monotonic clock, None without a time limit.
+    the monotonic clock, None without a time limit; `due` the time of the occurrence of a schedule that it runs for.
     """
 
     activation: ActivationId
@@ -110,6 +110,7 @@ class WorkerExecution:
     attempt: int
     case: CaseView
     deadline: float | None = None
+    due: datetime | None = None
     charges: dict[str, float] = field(default_factory=dict[str, float])
     beat: Callable[[], None] = lambda: None
 

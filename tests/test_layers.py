@@ -13,6 +13,7 @@ ROOT = Path(__file__).parent.parent
 # layer: its modules (a folder brings all in it). A new module is placed here before anything else.
 LAYERS = {
     "nouns": (
+        "casehub.activation",
         "casehub.activities",
         "casehub.binding",
         "casehub.context",
@@ -31,10 +32,12 @@ LAYERS = {
         "casehub.plan",
         "casehub.policies",
         "casehub.problems",
+        "casehub.schedule",
         "casehub.sentry",
         "casehub.stage",
         "casehub.state",
         "casehub.structure",
+        "casehub.timers",
         "casehub.values",
         "casehub.wiring",
     ),

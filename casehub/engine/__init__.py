@@ -8,6 +8,7 @@ Pure, from the input to what follows from it:
     reactors      what follows from each kind of event
     agenda        which bindings are eligible, and why others are not
     quiescence    what a case comes to in which nothing moves
+    timekeeping   which timers a case has for schedules, and what they come to
     choreography  the default loop control
 
 Around it, what awaits:

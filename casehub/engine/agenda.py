@@ -9,7 +9,9 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+from casehub.activation import Firing
 from casehub.binding import Binding
+from casehub.engine.timekeeping import due_of, occurred, upcoming
 from casehub.envelope import subtypes
 from casehub.errors import CaseHubError
 from casehub.events import (
@@ -20,6 +22,7 @@ from casehub.events import (
     Event,
     LimitReached,
     SignalReceived,
+    TimerFired,
     TimerId,
     TimerSet,
     WorkerExecutionFinished,
@@ -32,7 +35,7 @@ from casehub.policies import Budget, Refire
 from casehub.query import concrete
 from casehub.sentry import Sentry
 from casehub.spi import LoopControl
-from casehub.state import CaseState, Firing
+from casehub.state import CaseState
 from casehub.structure import Structure
 from casehub.values import ABSENT
 from casehub.wiring import Parameter
@@ -129,6 +132,11 @@ class Agenda:
             for binding in self._structure.triggered_by_signal.get(signal, ()):
                 self._dirty[binding.name] = binding
 
+    def _timer_fired(self, event: TimerFired) -> None:
+        timed = self._structure.timed.get(event.timer)
+        if timed is not None:
+            self._dirty[timed[0].name] = timed[0]
+
     def _touch(self, name: str) -> None:
         binding = self._structure.bindings.get(name)
         if binding is not None:
@@ -159,6 +167,7 @@ _OBSERVERS: dict[type[Event], Callable[[Agenda, Any], None]] = {
     ContextChanged: Agenda._context_changed,
     WorkerScheduled: Agenda._scheduled,
     SignalReceived: Agenda._signal_received,
+    TimerFired: Agenda._timer_fired,
     **dict.fromkeys(subtypes(WorkerExecutionFinished), Agenda._settled),
     **dict.fromkeys(subtypes(CaseStatusChanged), Agenda._status_changed),
 }
@@ -203,15 +212,15 @@ def _changed(state: CaseState, binding: Binding, firing: Firing | None) -> bool:
 
 
 def occurrence(state: CaseState, binding: Binding) -> int:
-    """The version of the latest event or signal that triggers a binding; 0 before the first."""
+    """The version of the latest event, signal or timer that triggers a binding; 0 before the first."""
     on = binding.on
-    occurred = state.occurrences
+    occurrences = state.occurrences
     latest = 0
     if on.events:
-        latest = max((occurred.get(name, 0) for name in concrete(on.events)), default=0)
+        latest = max((occurrences.get(name, 0) for name in concrete(on.events)), default=0)
     for signal in on.signals:
-        latest = max(latest, occurred.get(f"SIGNAL_RECEIVED:{signal}", 0))
-    return latest
+        latest = max(latest, occurrences.get(f"SIGNAL_RECEIVED:{signal}", 0))
+    return max(latest, occurred(state, binding)) if on.times else latest
 
 
 def hold(
@@ -293,6 +302,7 @@ def schedule(state: CaseState, binding: Binding) -> Iterator[Event]:
         worker=worker,
         stamps=stamps,
         occurrence=occurrence(state, binding) if binding.on.occurs else 0,
+        due=due_of(state, binding) if binding.on.times else None,
         cause=max(stamps.values(), default=0),
     )
     yield WorkerExecutionStarted(
@@ -322,6 +332,8 @@ def explain(state: CaseState, structure: Structure, loop: LoopControl, binding: 
         return said(verdict, f"needs {', '.join(_source(structure, state, fact) for fact in missing)}", missing)
     if verdict is Verdict.GUARD_FALSE and binding.when is not None:
         return said(verdict, f"its guard {binding.when} does not hold", sorted(binding.when.reads))
+    if verdict is Verdict.UNCHANGED and (awaited := upcoming(state, structure, loop, binding)):
+        return said(verdict, awaited)
     if verdict is Verdict.UNCHANGED:
         firing = state.firings.get(name)
         if firing is None or firing.stamps is None:

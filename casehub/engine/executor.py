@@ -14,12 +14,12 @@ from typing import Any
 import anyio
 import anyio.to_thread
 
+from casehub.activation import Activation
 from casehub.binding import Binding, Worker
 from casehub.engine.timers import Alarm, TimerWheel
 from casehub.events import ActivationId
 from casehub.inputs import Returned
 from casehub.spi import Executor
-from casehub.state import Activation
 from casehub.values import ABSENT
 from casehub.view import CaseView, WorkerExecution
 from casehub.wiring import Source
@@ -97,7 +97,9 @@ class Attempt:
         `scopes`: the class of cancel scopes of the running backend.
         """
         limit, view = self.binding.policy.timeout, self._view
-        execution = None if view is None else WorkerExecution(self.id, self.binding.name, self.number, view)
+        execution = None
+        if view is not None:
+            execution = WorkerExecution(self.id, self.binding.name, self.number, view, due=self.activation.due)
         result = Returned(activation=self.id, attempt=self.number)
         if not self.wanted():
             return None

@@ -11,7 +11,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from casehub.activation import Activation
 from casehub.binding import Binding, Worker
+from casehub.engine.timekeeping import strike
 from casehub.errors import CaseEndedError, Declined, FactError, InputRefusedError, Permanent
 from casehub.events import (
     CaseStarted,
@@ -21,7 +23,6 @@ from casehub.events import (
     DeliberationCancelled,
     Event,
     SignalReceived,
-    TimerFired,
     TimerId,
     TimerSet,
     WorkerExecutionCompleted,
@@ -35,7 +36,7 @@ from casehub.events import (
 from casehub.inputs import Adopt, Input, Recover, Resume, Returned, Start, Suspend, TimerDue, Write
 from casehub.lifecycle import ActivationStatus, CaseStatus, check_case
 from casehub.policies import OnOutcome
-from casehub.state import Activation, CaseState
+from casehub.state import CaseState
 from casehub.structure import Structure
 from casehub.values import ABSENT, Absent, Plain, copy, plain, same
 
@@ -118,7 +119,7 @@ class Intake:
     def timer_due(self, input: TimerDue) -> Iterator[Event]:
         due = self.state.timers.get(input.timer)
         if due is not None and (input.due is None or due <= input.due):  # it may have been set anew since it came due
-            yield TimerFired(timer=input.timer, by=f"timer:{input.timer}")
+            yield strike(self.state, self.structure, input.timer, input.at)
 
     def adopt(self, input: Adopt) -> Iterator[Event]:
         if self.state.structure != self.structure.hash:

@@ -20,6 +20,7 @@ from casehub.engine.intake import INTAKE, Intake, message_of
 from casehub.engine.quiescence import at_rest
 from casehub.engine.reactors import REACTORS, at_start
 from casehub.engine.reports import reported
+from casehub.engine.timekeeping import wind
 from casehub.errors import CaseHubError, InputRefusedError, LoopControlError
 from casehub.events import (
     CaseCancelled,
@@ -224,6 +225,8 @@ class LiveCase:
             reason = f"its log has {state.version} events and the limit is {limits.events}; mend the loop, or raise Limits(events=)"
             self._end(CaseFaulted(before=state.status, reason=reason))
             return
+        if self.structure.timed or state.timers:
+            self._record(wind(state, self.structure, self.loop))
         if not state.status.active:
             if state.deliberating:
                 self._record(self.deliberations.cancel(state))

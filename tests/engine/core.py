@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from casehub.activation import Activation
 from casehub.adapters.memory import MemoryStore
 from casehub.definition import CaseDefinition
 from casehub.durations import Duration, duration
@@ -20,7 +21,7 @@ from casehub.explanation import Explanation
 from casehub.inputs import Cancel, Deliberated, Input, Recover, Resume, Returned, Start, Suspend, TimerDue, Write
 from casehub.lifecycle import ActivationStatus, CaseStatus
 from casehub.spi import LoopControl, Turn
-from casehub.state import Activation, CaseState
+from casehub.state import CaseState
 from casehub.structure import started_with
 from casehub.validation import build
 from casehub.values import ABSENT

@@ -59,7 +59,9 @@ from casehub import (
     absent,
     all_of,
     any_of,
+    cron,
     deep_merge,
+    every,
     present,
 )
 from casehub.durations import Duration
@@ -136,7 +138,7 @@ def too_much(amount: int, risk: Risk) -> bool:
     name="refuse",
     writes=("refused", "reason"),
     when=too_much,
-    on=("risk", Signal("hurry"), CaseStatusChanged),
+    on=("risk", Signal("hurry"), CaseStatusChanged, every("15m"), cron("0 2 * * 1-5", tz="Europe/Berlin")),
     limit=2,
     refire="always",
     merge=deep_merge,

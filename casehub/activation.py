@@ -1,0 +1,52 @@
+"""What is remembered of a binding, and of its activation while it is in flight."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from casehub.context import Fact
+from casehub.events import ActivationId
+from casehub.lifecycle import ActivationStatus
+
+
+@dataclass(slots=True)
+class Activation:
+    """One activation in flight. `facts`: what it reads, as it was when it was made, for all its attempts.
+
+    `attempt` counts from 1; `interruptions` of them ended with the process that ran them. `due`: of a schedule's.
+    """
+
+    id: ActivationId
+    binding: str
+    worker: str
+    facts: Mapping[str, Fact]
+    version: int
+    attempt: int = 0
+    interruptions: int = 0
+    status: ActivationStatus = ActivationStatus.PENDING
+    due: datetime | None = None
+
+
+@dataclass(slots=True)
+class Firing:
+    """What is remembered of a binding: how often it fired, its attempts (`calls`), and the stamps that count as seen.
+
+    `drops`: how often in a row a choice of it was dropped; `excluded`: workers left out of its current round;
+    `outcome`, `then`, `detail`: the event name of how its last attempt ended, what followed, and its message.
+    """
+
+    count: int = 0
+    calls: int = 0
+    calls_before_today: int = 0
+    stamps: Mapping[str, int] | None = None
+    occurrence: int = 0
+    before: Mapping[str, int] | None = None
+    before_occurrence: int = 0
+    in_flight: ActivationId | None = None
+    drops: int = 0
+    excluded: tuple[str, ...] = ()
+    outcome: str = ""
+    then: str = ""
+    detail: str = ""
