@@ -14,38 +14,15 @@ from blackboard_ext.plan import PlanState, StageStatus
 from casehub.envelope import Event
 from casehub.events import WorkerExecutionCancelled
 from casehub.lifecycle import MilestoneStatus
-from casehub.sentry import Facts
+from casehub.sentry import Facts, StateFacts
 from casehub.stage import Stage, StageFault
 from casehub.state import CaseState
 from casehub.structure import Structure
-from casehub.values import ABSENT
-from casehub.wiring import Parameter
-
-
-class Seen(Facts):
-    """A state as the criteria of stages read it."""
-
-    __slots__ = ("_state",)
-
-    def __init__(self, state: CaseState) -> None:
-        self._state = state
-
-    def visible(self, name: str) -> bool:
-        fact = self._state.facts.get(name)
-        return fact is not None and fact.visible
-
-    def value(self, parameter: Parameter) -> object:
-        fact = self._state.facts[parameter.target]
-        return None if fact.value is ABSENT else parameter.type.restore(fact.value, f"fact {fact.name!r}")
-
-    def reached(self, milestone: str) -> bool:
-        found = self._state.milestones.get(milestone)
-        return found is not None and found.status is MilestoneStatus.ACHIEVED
 
 
 def next_round(state: CaseState, structure: Structure, plan: PlanState) -> list[Event]:
     """The transitions of one round, with what they call off; empty when nothing follows."""
-    seen = Seen(state)
+    seen = StateFacts(state)
     fates = _fates(state, structure, plan, seen)
     own = [stage for stage in structure.stages.values() if stage.name in fates and not _taken(structure, fates, stage)]
     leaving = [
@@ -112,7 +89,7 @@ def call_off(state: CaseState, bindings: tuple[str, ...] | frozenset[str], reaso
             )
 
 
-def _fates(state: CaseState, structure: Structure, plan: PlanState, seen: Seen) -> dict[str, StageStatus]:
+def _fates(state: CaseState, structure: Structure, plan: PlanState, seen: Facts) -> dict[str, StageStatus]:
     """How each active stage that ends in this round would end, left to itself."""
     fates: dict[str, StageStatus] = {}
     for stage in structure.stages.values():
@@ -164,7 +141,7 @@ def _faulty(state: CaseState, plan: PlanState, structure: Structure, stage: Stag
     return [name for name in stage.required if _faulted(state, plan, structure.stages, name)]
 
 
-def _entries(structure: Structure, plan: PlanState, seen: Seen) -> Iterator[StageActivated]:
+def _entries(structure: Structure, plan: PlanState, seen: Facts) -> Iterator[StageActivated]:
     for stage in structure.stages.values():
         if plan.stage(stage.name) is not StageStatus.PENDING:
             continue

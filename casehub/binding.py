@@ -97,7 +97,8 @@ class Binding:
     """An activation condition and an action: when the facts are there and the guard holds, one of the workers runs.
 
     `requires`: facts without which it does not come up; `watches`: facts whose new stamps make it come up again;
-    `reads`: all facts that its workers and its guard read.
+    `reads`: all facts that its workers and its guard read; `by_reads`: a change of what it reads makes it come up, and
+    nothing else does.
     """
 
     name: str
@@ -108,6 +109,7 @@ class Binding:
     requires: tuple[str, ...] = ()
     watches: tuple[str, ...] = ()
     reads: tuple[str, ...] = ()
+    by_reads: bool = False
 
     @property
     def worker(self) -> Worker:

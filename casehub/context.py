@@ -146,7 +146,7 @@ class CaseContext(Mapping[str, Any]):
     def _value(self, fact: Fact) -> Any:
         if fact.value is ABSENT:
             raise FactError(f"fact {fact.name!r} is deleted and has no value")
-        return self._types.get(fact.name, _ANY).restore(fact.value, f"fact {fact.name!r}")
+        return self._types.get(fact.name, _ANY).restore(fact.value, fact.name)
 
 
 def _stamp(fact: Fact) -> int:

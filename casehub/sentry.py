@@ -10,15 +10,42 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from casehub.wiring import Parameter, Source, Wires, namespace_of_caller, signature_of
+from casehub.lifecycle import MilestoneStatus
+from casehub.state import CaseState
+from casehub.values import ABSENT
+from casehub.wiring import Parameter, Source, Wires, WiringError, namespace_of_caller, signature_of
 
 
 class Facts(Protocol):
-    """What a sentry is tested against."""
+    """What a sentry is tested against. `value`: of the fact that a parameter stands for, `ABSENT` where it has none."""
 
     def visible(self, name: str) -> bool: ...
     def value(self, parameter: Parameter) -> Any: ...
     def reached(self, milestone: str) -> bool: ...
+
+
+class StateFacts:
+    """The facts and milestones of a state as sentries read them."""
+
+    __slots__ = ("_facts", "_milestones")
+
+    def __init__(self, state: CaseState) -> None:
+        self._facts = state.facts
+        self._milestones = state.milestones
+
+    def visible(self, name: str) -> bool:
+        fact = self._facts.get(name)
+        return fact is not None and fact.value is not ABSENT and not fact.hidden
+
+    def value(self, parameter: Parameter) -> Any:
+        fact = self._facts.get(parameter.target)
+        if fact is None or fact.value is ABSENT or fact.hidden:
+            return ABSENT
+        return parameter.type.restore(fact.value, fact.name)
+
+    def reached(self, milestone: str) -> bool:
+        found = self._milestones.get(milestone)
+        return found is not None and found.status is MilestoneStatus.ACHIEVED
 
 
 class Sentry:
@@ -188,16 +215,23 @@ class Predicate(Sentry):
         return frozenset(parameter.fact for parameter in self.parameters if parameter.fact is not None)
 
     def wired(self, wires: Wires) -> Sentry:
-        return Predicate(self.function, tuple(wires.wire(parameter) for parameter in self.parameters))
+        parameters = tuple(wires.wire(parameter) for parameter in self.parameters)
+        for parameter in parameters:
+            if parameter.source is not Source.FACT:
+                raise WiringError(
+                    f"the parameter {parameter.name!r} of the condition {self} stands for no fact",
+                    "let a worker look at it and write what it finds",
+                )
+        return Predicate(self.function, parameters)
 
     def holds(self, facts: Facts) -> bool:
         given: dict[str, Any] = {}
         for parameter in self.parameters:
-            if parameter.source is Source.FACT and not facts.visible(parameter.target):
-                if parameter.optional:
-                    continue
+            value = facts.value(parameter)
+            if value is not ABSENT:
+                given[parameter.name] = value
+            elif not parameter.optional:
                 return False
-            given[parameter.name] = facts.value(parameter)
         return bool(self.function(**given))
 
     def __str__(self) -> str:

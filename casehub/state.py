@@ -188,10 +188,9 @@ def _context_changed(state: CaseState, event: Any) -> None:
             own = own or dict(seen)
             own[name] = stamp
         facts[name] = Fact(name, ABSENT, stamp, by, cause, at)
-    for names, hidden in ((event.hidden, True), (event.shown, False)):
-        for name in names:
-            fact = facts[name]
-            facts[name] = Fact(name, fact.value, stamp, fact.by, fact.cause, fact.at, fact.confidence, hidden)
+    for name in (*event.hidden, *event.shown):
+        fact, hidden = facts[name], name in event.hidden
+        facts[name] = Fact(name, fact.value, stamp, fact.by, fact.cause, fact.at, fact.confidence, hidden)
     if own is not None and firing is not None:
         firing.stamps = own
     state.stalled = ()

@@ -12,11 +12,12 @@ from typing import Any, NotRequired, Required, TypeVar, Union, get_args, get_ori
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from casehub.binding import Binding, Worker
+from casehub.binding import Binding, Trigger, Worker
 from casehub.definition import CaseDefinition
 from casehub.errors import FactError, InputRefusedError, LimitError, Problem, UnknownNameError, did_you_mean
 from casehub.events import Event, TimerId
 from casehub.goals import Goal, GoalExpression, Milestone
+from casehub.policies import Refire
 from casehub.schedule import Schedule
 from casehub.sentry import Present, Sentry
 from casehub.stage import Stage, parents
@@ -211,6 +212,7 @@ def _wired(binding: Binding, wires: Wires, problems: list[Problem]) -> Binding:
         requires=tuple(dict.fromkeys(name for worker in workers for name in worker.required)),
         watches=binding.on.facts or (() if binding.on.occurs else reads),
         reads=reads,
+        by_reads=binding.policy.refire is Refire.ON_CHANGE and binding.on == Trigger(),
     )
 
 

@@ -59,8 +59,8 @@ def plain(value: object, where: str) -> Plain:
     kind = type(value)
     if kind is str and value.isascii() and len(value) < MAX_SIZE and "\0" not in value:  # type: ignore[attr-defined, arg-type, operator]  # `kind` has narrowed it
         return value  # type: ignore[return-value]  # a str
-    if kind is bool or value is None:
-        return value  # type: ignore[return-value]  # a bool or None
+    if kind is bool or value is None or (kind is int and -MAX_INTEGER < value < MAX_INTEGER):  # type: ignore[operator]  # as above
+        return value  # type: ignore[return-value]  # a bool, None or an int
     return _walk(value, where, 0, [MAX_SIZE])
 
 
@@ -196,8 +196,8 @@ class FactType:
             )
         return form
 
-    def restore(self, value: Plain, where: str) -> Any:
-        """A fresh object for a plain value. Raises `FactError` when the stored value does not fit the type."""
+    def restore(self, value: Plain, fact: str) -> Any:
+        """A fresh object for a plain value of a fact. Raises `FactError` when what is stored does not fit the type."""
         if self._adapter is None:
             if type(value) in _SCALARS:
                 return value
@@ -206,7 +206,7 @@ class FactType:
             return self._adapter.validate_json(to_json(value))
         except ValidationError as error:
             raise FactError(
-                f"{where}: the stored value {_shown(value)} does not fit {type_name(self.annotation)}: {_first(error)}"
+                f"fact {fact!r}: the stored value {_shown(value)} does not fit {type_name(self.annotation)}: {_first(error)}"
             ) from None
 
     def accept(self, value: object, where: str) -> Plain:

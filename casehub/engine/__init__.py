@@ -7,8 +7,10 @@ Pure, from the input to what follows from it:
     reports       what a report of work done elsewhere says
     reactors      what follows from each kind of event
     agenda        which bindings are eligible, and why others are not
+    endings       how a case ends, and what is called off before
     quiescence    what a case comes to in which nothing moves
     timekeeping   which timers a case has for schedules, and what they come to
+    limits        limits and budgets, and what they hold back
     choreography  the default loop control
 
 Around it, what awaits:

@@ -6,39 +6,36 @@ Only bindings that something happened to are judged again: a change costs what i
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from casehub.activation import Firing
 from casehub.binding import Binding
+from casehub.engine.limits import held_back, hold
 from casehub.engine.timekeeping import due_of, occurred, upcoming
 from casehub.envelope import subtypes
 from casehub.errors import CaseHubError
 from casehub.events import (
     ActivationId,
-    BudgetExhausted,
+    CaseStarted,
     CaseStatusChanged,
     ContextChanged,
     Event,
-    LimitReached,
     SignalReceived,
     TimerFired,
-    TimerId,
-    TimerSet,
     WorkerExecutionFinished,
     WorkerExecutionStarted,
     WorkerScheduled,
 )
 from casehub.explanation import Explanation, Verdict
-from casehub.lifecycle import ActivationStatus, MilestoneStatus
-from casehub.policies import Budget, Refire
+from casehub.lifecycle import ActivationStatus
+from casehub.policies import Refire
 from casehub.query import concrete
-from casehub.sentry import Sentry
+from casehub.sentry import Sentry, StateFacts
 from casehub.spi import LoopControl
 from casehub.state import CaseState
 from casehub.structure import Structure
 from casehub.values import ABSENT
-from casehub.wiring import Parameter
 
 
 class GuardError(CaseHubError):
@@ -51,34 +48,12 @@ class GuardError(CaseHubError):
         )
 
 
-class StateFacts:
-    """The facts of a state as sentries read them."""
-
-    __slots__ = ("_facts", "_milestones")
-
-    def __init__(self, state: CaseState) -> None:
-        self._facts = state.facts
-        self._milestones = state.milestones
-
-    def visible(self, name: str) -> bool:
-        fact = self._facts.get(name)
-        return fact is not None and fact.value is not ABSENT and not fact.hidden
-
-    def value(self, parameter: Parameter) -> Any:
-        fact = self._facts[parameter.target]
-        return None if fact.value is ABSENT else parameter.type.restore(fact.value, f"fact {fact.name!r}")
-
-    def reached(self, milestone: str) -> bool:
-        found = self._milestones.get(milestone)
-        return found is not None and found.status is MilestoneStatus.ACHIEVED
-
-
-def holds(sentry: Sentry, state: CaseState, subject: str) -> bool:
-    """Whether a condition holds now. Raises `GuardError` when a function in it raises."""
+def holds(sentry: Sentry, state: CaseState, of: str, name: str = "") -> bool:
+    """Whether the condition of something holds now. Raises `GuardError` when a function in it raises."""
     try:
         return sentry.holds(StateFacts(state))
     except Exception as error:
-        raise GuardError(subject, error) from error
+        raise GuardError(f"{of} {name!r}" if name else of, error) from error
 
 
 class Agenda:
@@ -102,20 +77,23 @@ class Agenda:
     def observe(self, event: Event) -> None:
         """Note which bindings an event may have changed the answer for."""
         kind = type(event)
-        look = _OBSERVERS.get(kind)
+        look = OBSERVERS.get(kind)
         if look is not None:
             look(self, event)
-        if self._structure.triggered:
-            for base in kind.__mro__:
-                for binding in self._structure.triggered.get(base, ()):
-                    self._dirty[binding.name] = binding
+        self.occurred(kind)
+
+    def occurred(self, kind: type[Event]) -> None:
+        """Note the bindings that wait for an event of a class."""
+        triggered = self._structure.triggered
+        for base in kind.__mro__:
+            for binding in triggered.get(base, ()):
+                self._dirty[binding.name] = binding
 
     def _context_changed(self, event: ContextChanged) -> None:
         readers, dirty = self._structure.readers, self._dirty
-        for names in (event.facts, event.deleted, event.hidden, event.shown):
-            for name in names:
-                for binding in readers.get(name, ()):
-                    dirty[binding.name] = binding
+        for name in touched(event):
+            for binding in readers.get(name, ()):
+                dirty[binding.name] = binding
 
     def _scheduled(self, event: WorkerScheduled) -> None:
         self._remove(event.binding)
@@ -163,14 +141,21 @@ class Agenda:
             del self._places[at], self._ordered[at]
 
 
-_OBSERVERS: dict[type[Event], Callable[[Agenda, Any], None]] = {
+Observer = Callable[[Agenda, Any], None]
+OBSERVERS: Mapping[type[Event], Observer] = {
     ContextChanged: Agenda._context_changed,
     WorkerScheduled: Agenda._scheduled,
     SignalReceived: Agenda._signal_received,
     TimerFired: Agenda._timer_fired,
     **dict.fromkeys(subtypes(WorkerExecutionFinished), Agenda._settled),
-    **dict.fromkeys(subtypes(CaseStatusChanged), Agenda._status_changed),
+    # All but a case's start: then nothing has been judged, so nothing has to be judged anew.
+    **dict.fromkeys(set(subtypes(CaseStatusChanged)) - {CaseStarted}, Agenda._status_changed),
 }
+
+
+def touched(event: ContextChanged) -> tuple[str, ...]:
+    """The names of all facts that a change is about."""
+    return (*event.facts, *event.deleted, *event.hidden, *event.shown)
 
 
 def judge(state: CaseState, binding: Binding) -> Verdict:
@@ -186,22 +171,24 @@ def judge(state: CaseState, binding: Binding) -> Verdict:
             return Verdict.MISSING_FACTS
     if not _changed(state, binding, firing):
         return Verdict.UNCHANGED
-    if binding.when is not None and not holds(binding.when, state, f"the guard of binding {binding.name!r}"):
+    if binding.when is not None and not holds(binding.when, state, "the guard of binding", binding.name):
         return Verdict.GUARD_FALSE
     return Verdict.ELIGIBLE
 
 
 def _changed(state: CaseState, binding: Binding, firing: Firing | None) -> bool:
-    refire = binding.policy.refire
-    on = binding.on
     seen = None if firing is None else firing.stamps
-    if refire is Refire.ONCE and seen is not None:
-        return False
-    if on.occurs and occurrence(state, binding) > (0 if firing is None else firing.occurrence):
-        return True
+    if not binding.by_reads:
+        refire, on = binding.policy.refire, binding.on
+        if refire is Refire.ONCE and seen is not None:
+            return False
+        if on.occurs and occurrence(state, binding) > (0 if firing is None else firing.occurrence):
+            return True
+        if seen is None:
+            return any(state.stamp(name) for name in on.facts) if on.facts else not on.occurs
+        if refire is Refire.ALWAYS and not on.occurs:
+            return True
     if seen is None:
-        return any(state.stamp(name) for name in on.facts) if on.facts else not on.occurs
-    if refire is Refire.ALWAYS and not on.occurs:
         return True
     facts = state.facts
     for name in binding.watches:
@@ -221,72 +208,6 @@ def occurrence(state: CaseState, binding: Binding) -> int:
     for signal in on.signals:
         latest = max(latest, occurrences.get(f"SIGNAL_RECEIVED:{signal}", 0))
     return max(latest, occurred(state, binding)) if on.times else latest
-
-
-def hold(
-    state: CaseState, structure: Structure, loop: LoopControl, binding: Binding
-) -> tuple[Verdict, str, float] | None:
-    """What else holds an eligible binding back: a gate, a limit, a budget. With what it is and its bound."""
-    gated = loop.gate(state, binding)
-    if gated is not None:
-        return Verdict.STAGE_INACTIVE, gated, 0
-    limits = structure.definition.limits
-    firing = state.firings.get(binding.name)
-    bound = binding.policy.limit or limits.firings_per_binding
-    if firing is not None and firing.count >= bound:
-        return Verdict.LIMIT, "firings_per_binding", bound
-    if state.fired >= limits.firings:
-        return Verdict.LIMIT, "firings", limits.firings
-    if len(state.activations) >= limits.concurrency:
-        return Verdict.LIMIT, "concurrency", limits.concurrency
-    for scope, budget in (("case", structure.definition.budget), (binding.name, binding.policy.budget)):
-        if budget is not None:
-            spent = overspent(state, structure, scope, budget, binding)
-            if spent is not None:
-                return Verdict.BUDGET, f"{scope}.{spent[0]}", spent[1]
-    return None
-
-
-def held_back(held: tuple[Verdict, str, float]) -> str:
-    """What `hold` said, in words."""
-    verdict, what, bound = held
-    return what if verdict is Verdict.STAGE_INACTIVE else f"held back by {what} ({bound:g})"
-
-
-def withheld(
-    state: CaseState, structure: Structure, binding: Binding, held: tuple[Verdict, str, float]
-) -> Iterator[Event]:
-    """The event that says what holds a binding back, once."""
-    verdict, what, bound = held
-    if verdict is Verdict.LIMIT and what != "concurrency":
-        subject = binding.name if what == "firings_per_binding" else "case"
-        if (subject, what) not in state.held:
-            yield LimitReached(limit=what, subject=subject, value=int(bound))
-    elif verdict is Verdict.BUDGET:
-        scope, _, unit = what.rpartition(".")
-        if (scope, unit) not in state.held:
-            yield BudgetExhausted(scope=scope, unit=unit, limit=bound)
-            budget = structure.definition.budget if scope == "case" else binding.policy.budget
-            if budget is not None and budget.per == "day":
-                yield TimerSet(timer=TimerId(f"budget:{what}"), due=state.midnight)
-
-
-def overspent(
-    state: CaseState, structure: Structure, scope: str, budget: Budget, binding: Binding
-) -> tuple[str, float] | None:
-    """The unit and bound of a budget that one more attempt of `binding` would break, estimates in flight included."""
-    reserved: dict[str, float] = {}
-    flying = [structure.bindings[a.binding] for a in state.activations.values() if a.binding in structure.bindings]
-    for planned in (*(b for b in flying if scope in ("case", b.name)), binding):
-        if planned.policy.estimate is not None:
-            for unit, amount in planned.policy.estimate.units().items():
-                reserved[unit] = reserved.get(unit, 0.0) + amount
-    reserved["calls"] = 1.0
-    for unit, bound in budget.units().items():
-        spent = state.spent(scope, unit, today=budget.per == "day")
-        if spent >= bound or spent + reserved.get(unit, 0.0) > bound:
-            return unit, bound
-    return None
 
 
 def schedule(state: CaseState, binding: Binding) -> Iterator[Event]:

@@ -19,8 +19,8 @@ import anyio
 
 from casehub.binding import Binding
 from casehub.durations import duration
-from casehub.engine.agenda import held_back, hold
 from casehub.engine.intake import message_of
+from casehub.engine.limits import held_back, hold
 from casehub.engine.timers import TimerWheel
 from casehub.errors import LoopControlError
 from casehub.events import (

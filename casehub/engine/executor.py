@@ -144,7 +144,7 @@ class Attempt:
             if source is Source.FACT:
                 fact = facts.get(parameter.target)
                 if fact is not None and fact.value is not ABSENT and not fact.hidden:
-                    arguments[parameter.name] = parameter.type.restore(fact.value, f"fact {fact.name!r}")
+                    arguments[parameter.name] = parameter.type.restore(fact.value, fact.name)
             elif source is Source.EXECUTION:
                 arguments[parameter.name] = execution
             elif source is Source.VIEW:

@@ -207,7 +207,7 @@ class Intake:
             if theirs is not None and theirs.stamp > activation.version:
                 merged = binding.policy.merge(ABSENT if theirs.value is ABSENT else copy(theirs.value), mine)
                 if merged is not mine and merged is not ABSENT:
-                    merged = kind.normalise(kind.restore(plain(merged, where), where), where)
+                    merged = kind.normalise(kind.restore(plain(merged, where), name), where)
                 mine = merged
             if mine is not ABSENT:
                 if not self._equal(name, mine):

@@ -14,17 +14,19 @@ from functools import partial
 from typing import Any
 
 from casehub.binding import Binding
-from casehub.engine.agenda import Agenda, explain, held_back, hold, holds, schedule, withheld
+from casehub.engine.agenda import OBSERVERS, Agenda, Observer, explain, schedule
+from casehub.engine.choreography import ChoreographyLoopControl
 from casehub.engine.deliberation import Deliberations, Question, check_answer, fingerprint, hindered, stamps_of
+from casehub.engine.endings import called_off, end_of
 from casehub.engine.intake import INTAKE, Intake, message_of
+from casehub.engine.limits import held_back, hold, withheld
 from casehub.engine.quiescence import at_rest
-from casehub.engine.reactors import REACTORS, at_start
+from casehub.engine.reactors import REACTORS, Reactor, at_start
 from casehub.engine.reports import reported
 from casehub.engine.timekeeping import wind
 from casehub.errors import CaseHubError, InputRefusedError, LoopControlError
 from casehub.events import (
     CaseCancelled,
-    CaseCompleted,
     CaseEnded,
     CaseFaulted,
     CaseId,
@@ -36,7 +38,6 @@ from casehub.events import (
     TimerCancelled,
     TimerFired,
     TimerSet,
-    WorkerExecutionCancelled,
     WorkerExecutionDeclined,
     WorkerExecutionExpired,
     WorkerExecutionFailed,
@@ -64,6 +65,7 @@ class LiveCase:
         "_fault",
         "_handles",
         "_intake",
+        "_selects",
         "_turn",
         "agenda",
         "deliberations",
@@ -86,6 +88,7 @@ class LiveCase:
         self._turn = Turn(Envelope(case=state.id, at=state.changed_at or NEVER))
         self._fault: CaseFaulted | None = None
         self._handles = loop.handles
+        self._selects = type(loop).select is not ChoreographyLoopControl.select
         if state.control is None:
             state.control = loop.initial()
 
@@ -144,8 +147,10 @@ class LiveCase:
 
     def _record(self, events: Iterable[Event]) -> None:
         """Put events into the turn, in order, each closed under reactions before the next."""
-        state, loop, agenda, recorded = self.state, self.loop, self.agenda, self._turn.events
-        envelope = self._turn.envelope
+        state, structure, loop, agenda = self.state, self.structure, self.loop, self.agenda
+        deliberations, handles, triggered = self.deliberations, self._handles, self.structure.triggered
+        envelope, recorded = self._turn.envelope, self._turn.events
+        deliberates = not loop.immediate
         waiting: deque[Event] = deque()
         for first in events:
             event = first
@@ -154,20 +159,22 @@ class LiveCase:
                 event.version = state.version + 1
                 state.apply(event)
                 recorded.append(event)
-                agenda.observe(event)
                 kind = type(event)
-                if kind in self._handles:
+                observe, reactors, note = _EFFECTS[kind]
+                if observe is not None:
+                    observe(agenda, event)
+                if triggered:
+                    agenda.occurred(kind)
+                if kind in handles:
                     state.control = loop.apply(state.control, event)
                     _follow(waiting, loop.react(state, event), event)
-                reactors = REACTORS.get(kind)
-                if reactors is not None:
-                    for reactor in reactors:
-                        _follow(waiting, reactor(state, self.structure, event), event)
-                note = _NOTES.get(kind)
+                for reactor in reactors:
+                    if following := reactor(state, structure, event):
+                        _follow(waiting, following, event)
                 if note is not None:
                     note(self, event)
-                if not loop.immediate or self.deliberations.awaiting:
-                    self.deliberations.observe(event)
+                if deliberates or deliberations.awaiting:
+                    deliberations.observe(event)
                 if not waiting:
                     break
                 event = waiting.popleft()
@@ -193,16 +200,7 @@ class LiveCase:
             return
         if state.deliberating:
             self._record(self.deliberations.cancel(state))
-        self._record(
-            WorkerExecutionCancelled(
-                binding=activation.binding,
-                activation=activation.id,
-                worker=activation.worker,
-                attempt=activation.attempt,
-                reason=f"the case is {end.after}",
-            )
-            for activation in list(state.activations.values())
-        )
+        self._record(called_off(state, end))
         self._turn.timers.update(dict.fromkeys(state.timers))
         end.before = state.status
         end.cause = end.cause or (self._turn.events[-1].version if self._turn.events else 0)
@@ -216,7 +214,7 @@ class LiveCase:
         state = self.state
         if not self._transitions():
             return
-        done = self._done()
+        done = end_of(state, self.structure, self._fault)
         if done is not None and allows(CASE_TRANSITIONS, state.status, done.after):
             self._end(done)
             return
@@ -270,22 +268,10 @@ class LiveCase:
         self._end(CaseFaulted(before=self.state.status, reason=reason))
         return False
 
-    def _done(self) -> CaseEnded | None:
-        """How the case ends, if its goals or its own rule say that it does."""
-        state, structure = self.state, self.structure
-        if state.goals and structure.completion is not None and structure.completion.satisfied(state.goals):
-            return CaseCompleted(before=state.status, reason=f"goal {structure.completion}")
-        for goal in structure.goals.values():
-            if goal.failure and goal.name in state.goals:
-                return CaseFaulted(before=state.status, reason=f"failure goal {goal.name!r} is reached")
-        if self._fault is not None:
-            return self._fault
-        if structure.done_when is not None and holds(structure.done_when, state, "done_when"):
-            return CaseCompleted(before=state.status, reason=f"done_when {structure.done_when}")
-        return None
-
     def _ask(self, eligible: list[Binding]) -> Sequence[Binding]:
-        """The answer of a loop control that never suspends."""
+        """The answer of a loop control that never suspends; choreography chooses all of them, and need not be asked."""
+        if not self._selects:
+            return eligible
         # Within its turn nothing changes while the case is looked at, so nothing is copied.
         view = CaseView(self.state, self.state.facts, self.structure.types, self.log, self._turn.envelope.at)
         selecting = self.loop.select(view, eligible)
@@ -370,7 +356,9 @@ def _follow(waiting: deque[Event], events: Iterable[Event], cause: Event) -> Non
         waiting.append(event)
 
 
-_NOTES: dict[type[Event], Callable[[LiveCase, Any], None]] = {
+Note = Callable[[LiveCase, Any], None]
+Effects = tuple[Observer | None, tuple[Reactor, ...], Note | None]
+_NOTES: dict[type[Event], Note] = {
     TimerSet: LiveCase._timer_set,
     TimerFired: LiveCase._timer_gone,
     TimerCancelled: LiveCase._timer_gone,
@@ -379,6 +367,17 @@ _NOTES: dict[type[Event], Callable[[LiveCase, Any], None]] = {
         LiveCase._ended_badly,
     ),
 }
+
+
+class _Effects(dict[type[Event], Effects]):
+    """What an event of a class does beyond its fold, found once: to the agenda, by the reactors, to the turn."""
+
+    def __missing__(self, kind: type[Event]) -> Effects:
+        self[kind] = found = (OBSERVERS.get(kind), REACTORS.get(kind, ()), _NOTES.get(kind))
+        return found
+
+
+_EFFECTS = _Effects()
 
 
 def restore(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 
 from casehub.binding import Binding
-from casehub.engine.agenda import hold
+from casehub.engine.limits import hold
 from casehub.events import CaseCompleted, CaseStalled, CaseStatusChanged, Event, MilestoneSlaViolated
 from casehub.explanation import Explanation, Verdict
 from casehub.lifecycle import CaseStatus

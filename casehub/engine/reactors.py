@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any, TypeVar
 
-from casehub.engine.agenda import holds
+from casehub.engine.agenda import holds, touched
 from casehub.events import (
     ContextChanged,
     Event,
@@ -52,9 +52,7 @@ def _try_milestones(state: CaseState, concerned: Iterable[Milestone]) -> Iterato
     for milestone in concerned:
         status = state.milestone(milestone.name).status
         if status is MilestoneStatus.PENDING:
-            if milestone.entry is not None and holds(
-                milestone.entry, state, f"the entry of milestone {milestone.name!r}"
-            ):
+            if milestone.entry is not None and holds(milestone.entry, state, "the entry of milestone", milestone.name):
                 yield from _activate(state, milestone)
         elif status is MilestoneStatus.ACTIVE:
             yield from _reach(state, milestone)
@@ -74,10 +72,11 @@ def stop_sla(state: CaseState, structure: Structure, event: MilestoneReached) ->
 
 def try_goals(state: CaseState, structure: Structure, event: ContextChanged) -> Iterable[Event]:
     """Goals that read a changed fact and have not been reached."""
+    concerned = _concerned(structure.goals_of, event)
     return [
         GoalReached(goal=goal.name)
-        for goal in _concerned(structure.goals_of, event)
-        if goal.name not in state.goals and holds(goal.when, state, f"goal {goal.name!r}")
+        for goal in concerned
+        if goal.name not in state.goals and holds(goal.when, state, "goal", goal.name)
     ]
 
 
@@ -106,7 +105,7 @@ def _activate(state: CaseState, milestone: Milestone) -> Iterator[Event]:
 
 
 def _reach(state: CaseState, milestone: Milestone) -> Iterator[Event]:
-    if holds(milestone.when, state, f"milestone {milestone.name!r}"):
+    if holds(milestone.when, state, "milestone", milestone.name):
         yield MilestoneReached(milestone=milestone.name, late=state.milestone(milestone.name).sla is SlaStatus.BREACHED)
 
 
@@ -115,11 +114,9 @@ def _concerned(index: dict[str, tuple[T, ...]], event: ContextChanged) -> Collec
     if not index:
         return ()
     found: dict[int, T] = {}
-    for names in (event.facts, event.deleted, event.hidden, event.shown):
-        for name in names:
-            if name in index:
-                for thing in index[name]:
-                    found[id(thing)] = thing
+    for name in touched(event):
+        for thing in index.get(name, ()):
+            found[id(thing)] = thing
     return found.values()
 
 

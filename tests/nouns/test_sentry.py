@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from casehub import Sentry, absent, present
 from casehub.sentry import as_sentry
-from casehub.values import FactType
+from casehub.values import ABSENT, FactType
 from casehub.wiring import Parameter, Wires
 
 
@@ -24,7 +24,7 @@ class Given:
         return name in self.facts
 
     def value(self, parameter: Parameter) -> Any:
-        return self.facts[parameter.target]
+        return self.facts.get(parameter.target, ABSENT)
 
 
 def wired(sentry: Sentry) -> Sentry:

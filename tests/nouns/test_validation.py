@@ -367,6 +367,26 @@ def test_a_guard_that_fits_two_facts_by_type() -> None:
     assert problems(d)[0].startswith("binding 'decide': the parameter 'assessment' fits 2 facts by its type")
 
 
+def test_a_condition_over_something_that_is_no_fact() -> None:
+    d = sound()
+
+    @d.resource
+    async def client() -> AsyncIterator[Opaque]:
+        yield Opaque()
+
+    def reachable(client: Opaque) -> bool:
+        return True
+
+    @d.worker(writes="x", when=reachable)
+    async def use(facts: list[str]) -> int:
+        return 1
+
+    assert problems(d)[0] == (
+        "binding 'use': the parameter 'client' of the condition reachable(client) stands for no fact; "
+        "let a worker look at it and write what it finds"
+    )
+
+
 def test_two_resources_that_fit_a_parameter_by_type() -> None:
     d = sound()
 

@@ -304,7 +304,7 @@ def test_fields_that_are_left_out_of_the_dump_are_noticed() -> None:
 
 def test_a_stored_value_that_does_not_fit_is_refused_at_reading_with_the_place() -> None:
     with pytest.raises(FactError, match=r"fact 'x': the stored value .* does not fit Person: name: Field required"):
-        FactType(Person).restore({"nome": "Ada"}, "fact 'x'")
+        FactType(Person).restore({"nome": "Ada"}, "x")
 
 
 def test_values_from_outside_are_converted() -> None:

@@ -1,0 +1,38 @@
+"""How a case ends: by its goals, by its own rule, by a failure; and what is called off before it does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from casehub.engine.agenda import holds
+from casehub.events import CaseCompleted, CaseEnded, CaseFaulted, Event, WorkerExecutionCancelled
+from casehub.state import CaseState
+from casehub.structure import Structure
+
+
+def end_of(state: CaseState, structure: Structure, fault: CaseFaulted | None) -> CaseEnded | None:
+    """How the case ends if its goals or its own rule say that it does. `fault`: what a worker's failure came to."""
+    completion = structure.completion
+    if state.goals:
+        if completion is not None and completion.satisfied(state.goals):
+            return CaseCompleted(before=state.status, reason=f"goal {completion}")
+        for goal in structure.goals.values():
+            if goal.failure and goal.name in state.goals:
+                return CaseFaulted(before=state.status, reason=f"failure goal {goal.name!r} is reached")
+    if fault is not None:
+        return fault
+    if structure.done_when is not None and holds(structure.done_when, state, "done_when"):
+        return CaseCompleted(before=state.status, reason=f"done_when {structure.done_when}")
+    return None
+
+
+def called_off(state: CaseState, end: CaseEnded) -> Iterator[Event]:
+    """The cancellations of everything in flight, so that the end is the last event of the log."""
+    for activation in list(state.activations.values()):
+        yield WorkerExecutionCancelled(
+            binding=activation.binding,
+            activation=activation.id,
+            worker=activation.worker,
+            attempt=activation.attempt,
+            reason=f"the case is {end.after}",
+        )
