@@ -88,8 +88,10 @@ SEES = {
     "faces": {"nouns", "rules", "spi", "bus", "engine", "adapters", "composition", "root"},
 }
 
-# Heavy, or in need of an extra: nothing imports them but themselves, `casehub.lookup` loads them by name.
+# Heavy, or in need of an extra: nothing imports them but themselves. `casehub.lookup` loads them by name; what belongs to
+# the extension, whoever uses it.
 LOOKED_UP = (
+    "blackboard_ext.strategies.language_model",
     "casehub.adapters.postgres",
     "casehub.adapters.rabbitmq",
     "casehub.adapters.redis",

@@ -23,6 +23,15 @@ class OneAtATime:
         return () if case.in_flight else eligible[:1]
 
 
+class FirstReady:
+    """The one that has been ready longest, whatever its priority; of those that became ready together the first declared."""
+
+    async def select(self, plan: CasePlanModel, case: CaseView, eligible: Sequence[Binding]) -> Answer:
+        since = {item.binding: item.since for item in plan.agenda}
+        oldest = min(eligible, key=lambda binding: since.get(binding.name, case.version), default=None)
+        return () if oldest is None else [oldest]
+
+
 class HighestPriority:
     """All bindings of the highest priority on the agenda; the others wait."""
 

@@ -101,8 +101,12 @@ async def twice(watched: Watched, plan: CasePlanModel, case: CaseView, eligible:
     """Ask the same again, and see whether the answer is the same."""
     plans = [plan.draft(), plan.draft()]
     answers = [await watched.inner.select(each, case, list(eligible)) for each in plans]
-    for what, both in (("answered", answers), ("wrote", [each.writes for each in plans])):
-        watched.complaints += [f"asked the same again, select {what} differently: {d}" for d in differences(*both)]
+    first, again = answers
+    changed = [
+        *differences(first, again, "the answer"),
+        *differences(plans[0].writes, plans[1].writes, "what it wrote"),
+    ]
+    watched.complaints += [f"asked the same again, select did not do the same: {each}" for each in changed]
 
 
 async def with_a_cancellation(watched: Watched, plan: CasePlanModel, case: CaseView, eligible: list[Binding]) -> None:
