@@ -32,7 +32,8 @@ def selection_of(strategy: PlanningStrategy, answer: object, eligible: Sequence[
 
 
 def name_of(strategy: PlanningStrategy) -> str:
-    return type(strategy).__name__.removeprefix("_")
+    """What a strategy is called in a rationale: one that is made of others by what makes it."""
+    return type(getattr(strategy, "whole", strategy)).__name__.removeprefix("_")
 
 
 def said(error: BaseException) -> str:

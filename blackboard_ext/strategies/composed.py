@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from blackboard_ext.plan import CasePlanModel
-from blackboard_ext.spi import PlanningStrategy
+from blackboard_ext.spi import HearsStalls, PlanningStrategy
 from blackboard_ext.strategies.answers import name_of, said, selection_of
 from blackboard_ext.strategies.simple import EverythingEligible
 from casehub.binding import Binding
@@ -24,20 +24,18 @@ def fallback(first: PlanningStrategy, then: PlanningStrategy, *, within: Duratio
     something runs, an empty answer means to wait for it, and stands. What a `first` that failed wrote on the plan is
     discarded.
     """
-    return _Fallback(first, then, None if within is None else duration(within).total_seconds())
+    return _heard(_Fallback(first, then, None if within is None else duration(within).total_seconds()), first, then)
 
 
-def within_stage(
-    stage: str | Sequence[str], strategy: PlanningStrategy, otherwise: PlanningStrategy | None = None
-) -> PlanningStrategy:
-    """`strategy` decides on the bindings of a stage, `otherwise` (without it: everything eligible) on all others.
+def within_stage(stage: str, strategy: PlanningStrategy, otherwise: PlanningStrategy | None = None) -> PlanningStrategy:
+    """`strategy` decides on the bindings of a stage and the stages in it, `otherwise` on all others.
 
-    A binding belongs to the innermost stage that it is declared in; name a nested stage beside its parent to have both.
-    Both write on one plan. Where both defer, the case is asked again at the earlier time; of two events that are waited
-    for, the one of `strategy` counts. If one of the answers is strict, they fall together.
+    Without `otherwise` everything else that is eligible fires. Both write on one plan. Where both defer, the case is asked
+    again at the earlier time; of two events that are waited for, the one of `strategy` counts. If one of the answers is
+    strict, they fall together.
     """
-    stages = frozenset((stage,) if isinstance(stage, str) else stage)
-    return _WithinStage(stages, strategy, otherwise or EverythingEligible())
+    rest = otherwise or EverythingEligible()
+    return _heard(_WithinStage(stage, strategy, rest), strategy, rest)
 
 
 def per_definition(
@@ -47,7 +45,29 @@ def per_definition(
 
     Where neither is, `select` raises `SettingsError` with the nearest name.
     """
-    return _PerDefinition(dict(strategies), otherwise)
+    return _heard(_PerDefinition(dict(strategies), otherwise), *strategies.values(), otherwise)
+
+
+def _heard(whole: PlanningStrategy, *parts: PlanningStrategy | None) -> PlanningStrategy:
+    """A composition hears of stalls when one of its parts does; the others are not asked about them."""
+    return _Hearing(whole) if any(isinstance(part, HearsStalls) for part in parts) else whole
+
+
+async def _answer(strategy: PlanningStrategy, plan: CasePlanModel, case: CaseView, part: Sequence[Binding]) -> Answer:
+    if not plan.stalled:
+        return await strategy.select(plan, case, part)
+    return await strategy.stalled(plan, case, part) if isinstance(strategy, HearsStalls) else ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Hearing:
+    whole: PlanningStrategy
+
+    async def select(self, plan: CasePlanModel, case: CaseView, eligible: Sequence[Binding]) -> Answer:
+        return await self.whole.select(plan, case, eligible)
+
+    async def stalled(self, plan: CasePlanModel, case: CaseView, eligible: Sequence[Binding]) -> Answer:
+        return await self.whole.select(plan, case, eligible)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,33 +80,33 @@ class _Fallback:
         draft, bound = plan.draft(), asyncio.timeout(self.seconds)
         try:
             async with bound:
-                answer = await self.first.select(draft, case, eligible)
+                answer = await _answer(self.first, draft, case, eligible)
             selection = selection_of(self.first, answer, eligible)
         except Exception as error:
             late = f"took longer than {self.seconds:g} s" if bound.expired() else f"failed ({said(error)})"
             why = f"{name_of(self.first)} {late}"
         else:
-            if selection.chosen or selection.defer or case.in_flight or not eligible:
+            if selection.chosen or selection.defer or case.in_flight or not (eligible or plan.stalled):
                 plan.adopt(draft)
                 return selection
             why = f"{name_of(self.first)} chose nothing ({selection.rationale or 'no reason given'})"
-        other = selection_of(self.then, await self.then.select(plan, case, eligible), eligible)
+        other = selection_of(self.then, await _answer(self.then, plan, case, eligible), eligible)
         return replace(other, rationale=f"{why}; {name_of(self.then)}: {other.rationale or plan.because}".rstrip(": "))
 
 
 @dataclass(frozen=True, slots=True)
 class _WithinStage:
-    stages: frozenset[str]
+    stage: str
     strategy: PlanningStrategy
     otherwise: PlanningStrategy
 
     async def select(self, plan: CasePlanModel, case: CaseView, eligible: Sequence[Binding]) -> Answer:
-        inside = [b for b in eligible if (item := plan.item(b)) is not None and item.stage in self.stages]
-        outside = [b for b in eligible if b not in inside]
+        inside = [binding for binding in eligible if self._covers(plan, case, binding)]
+        outside = [binding for binding in eligible if binding not in inside]
         answers = [
-            selection_of(strategy, await strategy.select(plan, case, part), part)
+            selection_of(strategy, await _answer(strategy, plan, case, part), part)
             for strategy, part in ((self.strategy, inside), (self.otherwise, outside))
-            if part
+            if part or plan.stalled
         ]
         return Selection(
             chosen=[binding for answer in answers for binding in answer.chosen],
@@ -95,6 +115,14 @@ class _WithinStage:
             defer=_earlier(case, [answer.defer for answer in answers if answer.defer is not None]),
             strict=any(answer.strict for answer in answers),
         )
+
+    def _covers(self, plan: CasePlanModel, case: CaseView, binding: Binding) -> bool:
+        item = plan.item(binding)
+        name = "" if item is None else item.stage
+        while name and name != self.stage:
+            around = None if case.plan is None else case.plan.stages.get(name)
+            name = "" if around is None else around.parent
+        return bool(name)
 
 
 def _earlier(case: CaseView, defers: Sequence[Defer]) -> Defer | None:
@@ -115,4 +143,4 @@ class _PerDefinition:
         if strategy is None:
             nearest = did_you_mean(case.definition, self.strategies)
             raise SettingsError(f"per_definition has no strategy for {case.definition!r} and no otherwise; {nearest}")
-        return await strategy.select(plan, case, eligible)
+        return await _answer(strategy, plan, case, eligible)

@@ -186,13 +186,14 @@ def staged() -> CaseDefinition:
 @pytest.mark.parametrize(
     ("strategy", "chosen"),
     [
-        (within_stage("outer", CheapestFirst()), ("cheap", "outside", "nested")),
+        (within_stage("outer", CheapestFirst()), ("cheap", "outside")),
         (within_stage("outer", HighestPriority(), Saying(())), ("urgent",)),
         (within_stage("outer", Saying(()), OneAtATime()), ("outside",)),
-        (within_stage(["outer", "inner"], Saying(choose=["nested"])), ("nested", "outside")),
+        (within_stage("outer", Saying(choose=["nested"])), ("nested", "outside")),
+        (within_stage("inner", Saying(()), Saying(choose=["nested", "cheap"])), ("cheap",)),
         (within_stage("elsewhere", Saying(()), OneAtATime()), ("cheap",)),
     ],
-    ids=["in it", "nothing outside", "nothing in it", "both stages", "another stage"],
+    ids=["in it", "nothing outside", "nothing in it", "a stage in it", "the inner stage alone", "another stage"],
 )
 async def test_a_stage_has_a_strategy_of_its_own(strategy: PlanningStrategy, chosen: tuple[str, ...]) -> None:
     assert of(await decisions(strategy, staged()), DeliberationFinished)[0].chosen == chosen
@@ -264,3 +265,52 @@ async def test_compositions_compose() -> None:
     )
     decision = of(await decisions(strategy, staged()), DeliberationFinished)[0]
     assert (decision.chosen, decision.rationale) == (("cheap",), "Saying failed (ValueError: no); CheapestFirst")
+
+
+# ---- stalls
+
+
+class Hearing(Saying):
+    """Leaves everything alone until the case would stall."""
+
+    async def stalled(self, plan: CasePlanModel, case: CaseView, eligible: Sequence[Binding]) -> Answer:
+        plan.note("heard", list(plan.stalled))
+        return eligible
+
+
+@pytest.mark.parametrize(
+    ("strategy", "fired"),
+    [
+        (fallback(Hearing(()), Saying(())), {"cheap", "urgent", "outside", "nested"}),
+        (fallback(Saying(()), Hearing(())), {"cheap", "urgent", "outside", "nested"}),
+        (within_stage("outer", Hearing(()), Saying(())), {"cheap", "urgent", "nested"}),
+        (within_stage("outer", Saying(()), Hearing(())), {"outside"}),
+        (per_definition({"staged": Hearing(())}), {"cheap", "urgent", "outside", "nested"}),
+        (per_definition({"staged": fallback(Hearing(()), Saying(()))}), {"cheap", "urgent", "outside", "nested"}),
+        (per_definition({"staged": Saying(())}, Hearing(())), set()),
+    ],
+    ids=["first", "then", "in a stage", "outside of it", "of a definition", "nested", "of another definition"],
+)
+async def test_the_part_that_hears_of_stalls_is_handed_them(strategy: PlanningStrategy, fired: set[str]) -> None:
+    log = await decisions(strategy, staged())
+    assert {event.binding for event in of(log, WorkerScheduled)} == fired
+    assert bool(of(log, NoteWritten)) is bool(fired)
+
+
+def test_a_composition_hears_of_stalls_only_if_a_part_does() -> None:
+    assert not PlanningStrategyLoopControl(fallback(Saying(()), OneAtATime())).hears_stalls
+    assert PlanningStrategyLoopControl(fallback(Saying(()), Hearing(()))).hears_stalls
+
+
+async def test_a_stall_without_anything_eligible_is_handed_on_too() -> None:
+    d = CaseDefinition("d", goal="b")
+
+    @d.worker(writes="b")
+    async def only_once(a: int) -> None:
+        return None
+
+    for strategy in (within_stage("s", Hearing(())), fallback(OneAtATime(), Hearing(()))):
+        async with CaseTestKit(d, loop=PlanningStrategyLoopControl(strategy)) as kit:
+            case = await kit.start(d, a=1)
+            await kit.settle()
+            assert [event.key for event in kit.events(case, NoteWritten)] == ["heard"]
