@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, Protocol, TypeVar, cast, get_args
 
 from casehub.context import CaseContext, Fact
-from casehub.decision import READ, Decision, decisions_of
+from casehub.decision import READ, Decision, DecisionReplay, decisions_of
 from casehub.durations import Duration, duration
 from casehub.engine.live import LiveCase
 from casehub.engine.pump import Pump
@@ -23,11 +23,12 @@ from casehub.errors import (
 )
 from casehub.events import CaseId, ContextChanged, Event, WorkerScheduled
 from casehub.explanation import Explanation
+from casehub.hindsight import replay_decisions
 from casehub.inputs import Cancel, Resume, Suspend, Write
 from casehub.lifecycle import CaseStatus
 from casehub.plan import PlanView
 from casehub.query import CaseLog
-from casehub.spi import Turn
+from casehub.spi import LoopControl, Turn
 from casehub.state import CaseState
 from casehub.structure import Structure
 from casehub.values import ABSENT, Plain, snake_case
@@ -92,6 +93,15 @@ class Case:
         """What each deliberation was about and came to, oldest first; none under choreography, which does not ask."""
         await self.status()  # raises where there is no such case
         return decisions_of(await self.log.query(*READ))
+
+    async def replay_decisions(self, loop: LoopControl) -> DecisionReplay:
+        """Put the decisions of this case to another loop control, as they were put to its own, up to the first difference.
+
+        Nothing is written. Raises `UnknownNameError` when a decision was about a binding that the definition has no more.
+        """
+        pump, runtime = await self._hub.pump(self.id), self._hub.runtime
+        events = await runtime.store.load(self.id, self._hub.tenant)
+        return await replay_decisions(events, pump.live.structure, loop, runtime.store.log)
 
     @property
     def log(self) -> CaseLog:

@@ -54,6 +54,7 @@ LAYERS = {
         "casehub.control_server",
         "casehub.export",
         "casehub.feeding",
+        "casehub.hindsight",
         "casehub.hub",
         "casehub.humantasks",
         "casehub.lookup",

@@ -48,5 +48,7 @@ def what(body: Mapping[str, Any]) -> str:
 
 
 # What only the engine needs, and what needs no name in front of it.
-_SILENT = frozenset({"activation", "stamps", "occurrence", "structure", "before", "as_of", "settled"})
+_SILENT = frozenset(
+    {"activation", "stamps", "occurrence", "structure", "before", "as_of", "settled", "queries", "queries_left_out"}
+)
 _PLAIN = frozenset({"binding", "milestone", "goal", "timer", "message", "reason", "after"})

@@ -7,6 +7,7 @@ Pure, from the input to what follows from it:
     reports       what a report of work done elsewhere says
     reactors      what follows from each kind of event
     agenda        which bindings are eligible, and why others are not
+    answers       what is an answer of a loop control, and what is none
     endings       how a case ends, and what is called off before
     quiescence    what a case comes to in which nothing moves
     timekeeping   which timers a case has for schedules, and what they come to

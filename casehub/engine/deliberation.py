@@ -19,6 +19,7 @@ import anyio
 
 from casehub.binding import Binding
 from casehub.durations import duration
+from casehub.engine.answers import check_answer
 from casehub.engine.intake import message_of
 from casehub.engine.limits import held_back, hold
 from casehub.engine.timers import TimerWheel
@@ -45,7 +46,6 @@ from casehub.lifecycle import CaseStatus
 from casehub.spi import Answer, Defer, HearsStalls, LoopControl, Selection
 from casehub.state import CaseState
 from casehub.structure import Structure
-from casehub.values import plain
 from casehub.view import CaseView
 
 FAILURES = 3
@@ -266,56 +266,6 @@ def _still_right(
     return fire, said
 
 
-def check_answer(loop: LoopControl, asked: Sequence[Binding], answer: object) -> tuple[list[Binding], Selection]:
-    """An answer as a `Selection` of known bindings. Raises `LoopControlError` for anything that is no answer."""
-    name = type(loop).__name__
-    if isinstance(answer, Defer):
-        selection = Selection(defer=answer)
-    elif isinstance(answer, Selection):
-        selection = answer
-    elif isinstance(answer, Sequence) and not isinstance(answer, str):
-        selection = Selection(chosen=answer)
-    else:
-        raise LoopControlError(f"select of {name} answered {answer!r}; answer with bindings, a Selection or Defer(...)")
-    if not isinstance(selection.rationale, str):
-        raise LoopControlError(f"select of {name} gave the rationale {selection.rationale!r}; give text")
-    plain(selection.rationale, f"the rationale of {name}")
-    if selection.defer is not None:
-        _check_defer(name, selection.defer)
-    _check_writes(name, selection.writes)
-    offered = {binding.name: binding for binding in asked}
-    chosen: dict[str, Binding] = {}
-    chosen_from: Sequence[object] = selection.chosen
-    for binding in chosen_from:
-        if not isinstance(binding, Binding) or binding.name not in offered:
-            raise LoopControlError(
-                f"the select of {name} chose {binding!r}, which is not eligible; only {sorted(offered)} are"
-            )
-        if binding.name in chosen:
-            raise LoopControlError(f"select of {name} chose {binding.name!r} twice")
-        chosen[binding.name] = offered[binding.name]
-    return list(chosen.values()), selection
-
-
-def _check_defer(name: str, defer: Defer) -> None:
-    if defer.after is None and defer.until is None and defer.on is None:
-        raise LoopControlError(f"select of {name} answered Defer(), which never ends; give after=, until= or on=")
-    if defer.until is not None and defer.until.utcoffset() is None:
-        raise LoopControlError(f"{name} deferred until {defer.until}, which has no time zone; give an aware time")
-    if defer.after is not None:
-        duration(defer.after)
-
-
-def _check_writes(name: str, writes: Sequence[object]) -> None:
-    for place, event in enumerate(writes):
-        if not isinstance(event, Event):
-            raise LoopControlError(f"{name} wrote {event!r}, which is no event; write events of your own class")
-        if event.version or any(event is other for other in writes[:place]):
-            raise LoopControlError(
-                f"{name} wrote {event.name} {event.id}, which is recorded already; make a new event of it"
-            )
-
-
 class Asking:
     """A loop control that is asked, or is about to be. `called_off`: its answer is not wanted any more.
 
@@ -352,7 +302,7 @@ class Asking:
             return Deliberated(number=self.number, error=error, by="loop")
         began = wheel.clock.monotonic()
         with wheel.limit(limit) as self._scope:
-            answer = await self._ask(loop)
+            answer = await self.answer(loop)
         if not self.wanted():
             return None
         if self._scope.cancel_called:  # whatever it answered after its time was up is void
@@ -362,7 +312,7 @@ class Asking:
         answer.queries_left_out = self._inquiries.left_out
         return answer
 
-    async def _ask(self, loop: LoopControl) -> Deliberated:
+    async def answer(self, loop: LoopControl) -> Deliberated:
         """The answer; what the loop control raises becomes the input's `error`."""
         question, number = self._question, self.number
         answer: Answer

@@ -15,8 +15,9 @@ from typing import Any
 
 from casehub.binding import Binding
 from casehub.engine.agenda import OBSERVERS, Agenda, Observer, explain, schedule
+from casehub.engine.answers import check_answer
 from casehub.engine.choreography import ChoreographyLoopControl
-from casehub.engine.deliberation import Deliberations, Question, check_answer, fingerprint, hindered, stamps_of
+from casehub.engine.deliberation import Deliberations, Question, fingerprint, hindered, stamps_of
 from casehub.engine.endings import called_off, end_of
 from casehub.engine.intake import INTAKE, Intake, message_of
 from casehub.engine.limits import held_back, hold, withheld

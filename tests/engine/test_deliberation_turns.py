@@ -31,7 +31,7 @@ from casehub import (
     TimerSet,
     WorkerScheduled,
 )
-from casehub.engine.deliberation import check_answer
+from casehub.engine.answers import check_answer
 from casehub.errors import LoopControlError
 from casehub.events import TimerId
 from casehub.inputs import Write

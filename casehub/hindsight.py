@@ -1,0 +1,84 @@
+"""Another loop control over the decisions of a past case: each is put to it as it was put to the first.
+
+It sees the case, its own view of the plan and what was eligible, all of the version at which the deliberation began, and
+the log answers as of the position that it answered as of then. What it writes on the plan goes nowhere: the next decision
+is put to it as the log has it, with the recorded writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+
+import anyio
+
+from casehub.decision import Decision, DecisionReplay, DecisionStatus, Difference, decisions_of
+from casehub.durations import duration
+from casehub.engine.deliberation import Asking, Question, stamps_of
+from casehub.events import DeliberationStarted, Event
+from casehub.query import EventLog
+from casehub.spi import LoopControl, WorksStages
+from casehub.state import CaseState
+from casehub.structure import Structure
+from casehub.view import CaseView
+
+
+async def replay_decisions(
+    events: Sequence[Event], structure: Structure, loop: LoopControl, log: EventLog
+) -> DecisionReplay:
+    """Put the decisions of a case to a loop control, up to the first that it takes otherwise.
+
+    `events`: the whole log of the case. Decisions that have no recorded answer are passed over. Each may take as long as
+    the loop control's deadline, in real time. Raises `UnknownNameError` for a binding that the definition has no more.
+    """
+    if isinstance(loop, WorksStages):
+        loop = loop.over(structure)
+    case = events[0].case
+    state = CaseState(case, control=loop.initial())
+    decisions = iter(decisions_of(events))
+    compared = skipped = 0
+    for _, turn in groupby(events, key=lambda event: event.turn):
+        begun: DeliberationStarted | None = None
+        for event in turn:
+            state.apply(event)
+            if type(event) in loop.handles:
+                state.control = loop.apply(state.control, event)
+            if isinstance(event, DeliberationStarted):
+                begun = event
+        if begun is None:
+            continue
+        decision = next(decisions)
+        if not decision.status.answered:
+            skipped += 1
+            continue
+        compared += 1
+        difference = await _put(decision, begun, state, structure, loop, log)
+        if difference is not None:
+            return DecisionReplay(case=case, compared=compared, skipped=skipped, difference=difference)
+    return DecisionReplay(case=case, compared=compared, skipped=skipped)
+
+
+async def _put(
+    decision: Decision,
+    begun: DeliberationStarted,
+    state: CaseState,
+    structure: Structure,
+    loop: LoopControl,
+    log: EventLog,
+) -> Difference | None:
+    """Put one decision to a loop control; None when it decides the same."""
+    eligible = [structure.binding(name) for name in begun.eligible]
+    view = CaseView(state, dict(state.facts), structure.types, log, begun.at, plan=loop.view(state))
+    asking = Asking(begun, Question(view, eligible, stamps_of(state, eligible)))
+    answer = None
+    with anyio.move_on_after(duration(loop.deadline).total_seconds()):
+        answer = await asking.answer(loop)
+    if answer is None:
+        return Difference(recorded=decision, error=f"no answer within {loop.deadline}")
+    if answer.error is not None:
+        return Difference(recorded=decision, error=f"{type(answer.error).__name__}: {answer.error}")
+    chosen = tuple(answer.chosen)
+    deferred = bool(answer.defer_on) or not (answer.defer_after is None and answer.defer_until is None)
+    if (chosen, deferred) == (decision.chosen, decision.status is DecisionStatus.DEFERRED):
+        return None
+    return Difference(recorded=decision, chosen=chosen, deferred=deferred, rationale=answer.rationale)
