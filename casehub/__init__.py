@@ -103,6 +103,7 @@ from casehub.explanation import Explanation, Verdict
 from casehub.goals import GoalExpression, all_of, any_of
 from casehub.hub import CaseHub
 from casehub.lifecycle import ActivationStatus, CaseStatus, MilestoneStatus, SlaStatus
+from casehub.lookup import load_definition
 from casehub.plan import PlanItem, PlanView, StageView
 from casehub.policies import (
     Budget,
@@ -259,6 +260,7 @@ __all__ = [
     "fail",
     "first_writer_wins",
     "last_writer_wins",
+    "load_definition",
     "present",
     "reached",
 ]

@@ -21,6 +21,7 @@ class Worker:
     `writes`: the facts that its result may bring, in order of declaration; `mapping`: it returns a mapping of them
     rather than the value of the one. Several workers of one `capability` are alternatives for one binding. `is_async`:
     a coroutine function; others run in a thread. `looks_in`: it asks for its execution or the view of its case.
+    `computes`: what it does, where that is an expression rather than code; it is part of the structure.
     """
 
     name: str
@@ -31,6 +32,7 @@ class Worker:
     capability: str = ""
     is_async: bool = True
     looks_in: bool = False
+    computes: str = ""
 
     @property
     def required(self) -> tuple[str, ...]:

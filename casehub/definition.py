@@ -32,6 +32,7 @@ class CaseDefinition:
       `done_when`: a condition instead; `at_quiescence=True`: when nothing is left to do.
     - `inputs`: a model (pydantic, dataclass, TypedDict) that declares and types the facts that `start` takes. Without
       it a fact that workers read and nothing writes is an input.
+    - `facts`: types of facts that workers write, by name, where an annotation does not say them.
     - `signals`: facts that may come from outside later: names, types, or a mapping of names to types.
       `external`: the same for facts that other systems bring.
     - `strict=False` lets a definition build although a fact that it reads is written by nobody.
@@ -47,6 +48,7 @@ class CaseDefinition:
         done_when: Guard | None = None,
         at_quiescence: bool = False,
         inputs: type | None = None,
+        facts: Mapping[str, Any] | None = None,
         signals: Iterable[str | type] | Mapping[str, Any] = (),
         external: Iterable[str | type] | Mapping[str, Any] = (),
         budget: Budget | None = None,
@@ -60,6 +62,7 @@ class CaseDefinition:
         self.completion = None if goal is None else as_expression(goal)
         self.at_quiescence = at_quiescence
         self.inputs = inputs
+        self.facts = dict(facts or {})
         self.signals = _named_types(signals)
         self.external = _named_types(external)
         self.budget = budget

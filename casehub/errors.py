@@ -45,14 +45,18 @@ class CaseHubError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing in a definition that can never work: what it is about, why, and what to do."""
+    """One thing in a definition that can never work: what it is about, why, and what to do.
+
+    `place`: `file:line:column` where the definition is a text.
+    """
 
     subject: str
     reason: str
     remedy: str
+    place: str = ""
 
     def __str__(self) -> str:
-        return f"{self.subject}: {self.reason}; {self.remedy}"
+        return f"{self.place + ': ' if self.place else ''}{self.subject}: {self.reason}; {self.remedy}"
 
 
 class DefinitionError(CaseHubError):

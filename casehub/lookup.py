@@ -11,9 +11,11 @@ import importlib.util
 import os
 import sys
 import traceback
+from collections.abc import Iterable
 from typing import Any
 from urllib.parse import urlsplit
 
+from casehub.definition import CaseDefinition
 from casehub.errors import MissingExtraError, SettingsError, did_you_mean
 from casehub.spi import CaseStore, Clock
 
@@ -25,7 +27,7 @@ _OPTIONS = ("synchronous",)
 """What may stand behind the `?` of a store's URL."""
 
 _CLOCKS = {"system": ("casehub.adapters.clock", "SystemClock")}
-_EXTRAS = {"xes": ("casehub.adapters.xes", "xes")}
+_EXTRAS = {"xes": ("casehub.adapters.xes", "xes"), "loader": ("casehub.loader", "yaml")}
 
 
 def store_of(url: str, *, read_only: bool = False) -> CaseStore:
@@ -78,6 +80,15 @@ def adapter(name: str) -> Any:
     """The module of an optional adapter. Raises `MissingExtraError` with the command that installs what it needs."""
     module, extra = _EXTRAS[name]
     return _import(module, name, extra)
+
+
+def load_definition(path: str | os.PathLike[str], *, allow_code: Iterable[str] = ()) -> CaseDefinition:
+    """The definition in a YAML file, for `CaseHub` like any other.
+
+    `allow_code`: the packages whose functions and classes it may refer to; none without it. Raises `DefinitionError`
+    with every mistake and its line and column, `SettingsError` when there is no such file, `MissingExtraError`.
+    """
+    return adapter("loader").load(os.fspath(path), allow_code=tuple(allow_code))  # type: ignore[no-any-return]  # looked up by name
 
 
 def object_of(reference: str) -> Any:

@@ -101,7 +101,13 @@ def problem(error: BaseException, kind: Kind | None = None) -> dict[str, Any]:
     if isinstance(error, DefinitionError):
         found["definition"] = error.definition
         found["problems"] = [
-            {"subject": each.subject, "reason": each.reason, "remedy": each.remedy} for each in error.problems
+            {
+                "subject": each.subject,
+                "reason": each.reason,
+                "remedy": each.remedy,
+                **({"place": each.place} if each.place else {}),
+            }
+            for each in error.problems
         ]
     elif isinstance(error, CaseStalledError):
         found["case"] = error.case

@@ -21,7 +21,7 @@ from casehub.policies import Refire
 from casehub.schedule import Schedule
 from casehub.sentry import Present, Sentry
 from casehub.stage import Stage, parents
-from casehub.values import FactType, Plain
+from casehub.values import ABSENT, FactType, Plain
 from casehub.wiring import Source, Wires, WiringError
 
 N = TypeVar("N")
@@ -168,6 +168,7 @@ def _fact_types(
         declared.setdefault(name, []).append(annotation)
     for name, annotation in {**definition.signals, **definition.external}.items():
         declared.setdefault(name, []).append(annotation)
+    declared.update({name: [annotation] for name, annotation in definition.facts.items()})
     types: dict[str, FactType] = {}
     for name, found in declared.items():
         distinct = [each for place, each in enumerate(found) if each not in found[:place]]
@@ -270,6 +271,7 @@ def _hash(definition: CaseDefinition, bindings: list[Binding], milestones: list[
         f"{b.name} {[(w.name, w.reads, w.writes, w.capability) for w in b.workers]} {b.when} {b.on} {_without_functions(b)}"
         for b in bindings
     ]
+    lines += [f"{w.name} {w.computes}" for b in bindings for w in b.workers if w.computes]
     lines += [f"{m.name} {m.when} {m.entry} {m.sla}" for m in milestones]
     lines += [f"{g.name} {g.when} {g.failure}" for g in goals]
     lines += [
@@ -307,7 +309,7 @@ def started_with(structure: Structure, facts: Mapping[str, Any]) -> dict[str, Pl
         given = (
             whole
             if isinstance(whole, dict)
-            else {name: getattr(whole, name) for name in structure.inputs if hasattr(whole, name)}
+            else {name: getattr(whole, name) for name in structure.inputs if getattr(whole, name, ABSENT) is not ABSENT}
         )
     missing = [name for name, required in structure.inputs.items() if required and name not in given]
     if missing:

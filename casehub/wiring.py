@@ -14,7 +14,7 @@ from enum import StrEnum
 from functools import partial
 from typing import Any, get_type_hints
 
-from casehub.values import FactType, is_builtin, without_none
+from casehub.values import FactType, Plain, is_builtin, without_none
 
 
 class Source(StrEnum):
@@ -129,6 +129,8 @@ class Wires:
 
     def _lens(self, fact: str, annotation: Any) -> FactType:
         """The narrower of what the fact is and what its reader asks for."""
+        if annotation is Plain:
+            return FactType()  # as it is stored
         declared = self.facts.get(fact)
         if declared is None or annotation is Any:
             return declared or FactType(annotation)

@@ -1,0 +1,59 @@
+"""Cases written in YAML: a text becomes a `CaseDefinition`, or every mistake in it with its place.
+
+document     YAML as a tree with places; nothing in it can run, explode or stand twice
+vocabulary   the keys, what they take and mean
+sections     mappings read by the vocabulary
+fact_types   types of facts; JSON Schema
+code         Python that a definition refers to, of allowed packages only
+expressions  conditions and computations over facts
+cel          ... in CEL, checked and typed at load
+conditions   expressions and tests of presence, as sentries
+definitions  all of it, as a definition
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from casehub.definition import CaseDefinition
+from casehub.errors import SettingsError
+from casehub.loader.code import AllowedCode
+from casehub.loader.definitions import DefinitionReader
+from casehub.loader.document import MAX_SIZE, Mapping, read
+from casehub.loader.mistakes import Mistakes, Place
+
+__all__ = ["load", "loads"]
+
+
+def load(path: str | Path, *, allow_code: Iterable[str] = ()) -> CaseDefinition:
+    """The definition in a file. Raises `DefinitionError` with every mistake, `SettingsError` for what is no file."""
+    file = Path(path)
+    try:
+        with file.open("rb") as stream:
+            content = stream.read(4 * MAX_SIZE + 1)
+        text = content.decode("utf-8-sig")
+    except OSError as error:
+        raise SettingsError(f"definition {path}: {error.strerror}; give the path of a YAML file") from None
+    except UnicodeDecodeError as error:
+        raise SettingsError(f"definition {path}: byte {error.start} is no UTF-8; save the file as UTF-8") from None
+    return loads(text, str(path), allow_code=allow_code)
+
+
+def loads(text: str, file: str = "definition.yaml", *, allow_code: Iterable[str] = ()) -> CaseDefinition:
+    """The definition that a text is. `file`: what messages call it; `allow_code`: packages whose code it may refer to.
+
+    Raises `DefinitionError` with every mistake, each with its line and column.
+    """
+    mistakes = Mistakes(file)
+    node = read(text, mistakes)
+    definition = None
+    if isinstance(node, Mapping):
+        definition = DefinitionReader(node, mistakes, AllowedCode(allow_code, mistakes)).definition()
+    elif not len(mistakes):
+        place = Place(file, 1, 1) if node is None else node.place
+        what = "is empty" if node is None else f"is {node.kind}"
+        mistakes.note(place, "the file", f"{what}, and a definition was expected", "begin with case: and a name")
+    if definition is None or len(mistakes):
+        raise mistakes.error(file)
+    return definition

@@ -1,0 +1,183 @@
+"""The keys of a definition in YAML: what each takes and means. Reading and the JSON Schema for editors both go by it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from casehub.activities import COMPLETE
+from casehub.policies import OnOutcome, Refire
+from casehub.stage import StageFault
+
+
+class Takes(StrEnum):
+    """What the value of a key is."""
+
+    TEXT = "text"
+    NAMES = "a name or a list of names"
+    INTEGER = "a whole number"
+    NUMBER = "a number"
+    FLAG = "true or false"
+    DURATION = "a duration such as 90s, 2h30m or 7d"
+    CHOICE = "a choice"
+    REFERENCE = "module:name"
+    REFERENCES = "module:name, or a list of these"
+    TYPE = "a type"
+    TYPES = "names of facts with their types"
+    BROUGHT = "names of facts, with their types or as a list"
+    CONDITION = "a condition"
+    GOAL = "a goal, or all_of or any_of with a list of goals"
+    EXPRESSIONS = "names of facts with expressions"
+    ONE = "a mapping"
+    MANY = "names with a mapping each"
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One key. `choices`: of a choice; `section`: of what its mapping has; `short`: what may stand instead of it."""
+
+    takes: Takes
+    about: str
+    required: bool = False
+    choices: tuple[str, ...] = ()
+    section: str = ""
+    short: Takes | None = None
+
+
+def _choice(about: str, choices: type[StrEnum]) -> Key:
+    return Key(Takes.CHOICE, about, choices=tuple(each.value for each in choices))
+
+
+MERGES: Final = ("last_writer_wins", "first_writer_wins", "fail", "deep_merge")
+LANGUAGES: Final = ("cel", "jq")
+
+_OPTIONS: Final = {
+    "when": Key(Takes.CONDITION, "Its guard: it fires only while this holds."),
+    "on": Key(
+        Takes.ONE,
+        "What makes it come up: facts that count as changed, events, signals.",
+        section="trigger",
+        short=Takes.NAMES,
+    ),
+    "refire": _choice("When it may fire again.", Refire),
+    "limit": Key(Takes.INTEGER, "How often it may fire in a case."),
+    "merge": Key(
+        Takes.TEXT, f"What happens to a fact that changed meanwhile: {', '.join(MERGES)}, or module:function."
+    ),
+    "retry": Key(
+        Takes.ONE,
+        "How failed attempts are repeated; a number is that of attempts.",
+        section="retry",
+        short=Takes.INTEGER,
+    ),
+    "timeout": Key(Takes.DURATION, "How long an attempt may take."),
+    "on_failed": _choice("What follows when an attempt fails.", OnOutcome),
+    "on_declined": _choice("What follows when a worker declines.", OnOutcome),
+    "on_expired": _choice("What follows when an attempt takes too long.", OnOutcome),
+    "on_exhausted": _choice("What follows when nothing is left to try.", OnOutcome),
+    "priority": Key(Takes.INTEGER, "For loop controls that weigh: higher comes first."),
+    "cost": Key(Takes.NUMBER, "For planners: a weight without a unit."),
+    "estimate": Key(Takes.ONE, "What an attempt is expected to charge, reserved before it runs.", section="budget"),
+    "budget": Key(Takes.ONE, "What all its attempts in a case may spend.", section="budget"),
+}
+
+SECTIONS: Final[Mapping[str, Mapping[str, Key]]] = {
+    "definition": {
+        "case": Key(Takes.TEXT, "The name of the definition.", required=True),
+        "title": Key(Takes.TEXT, "What people call it."),
+        "expressions": Key(Takes.CHOICE, "The language of expressions that do not say theirs.", choices=LANGUAGES),
+        "inputs": Key(Takes.TYPES, "The facts that a case starts with."),
+        "facts": Key(Takes.TYPES, "The types of facts that workers write."),
+        "signals": Key(Takes.BROUGHT, "Facts that somebody may bring later."),
+        "external": Key(Takes.BROUGHT, "Facts that other systems bring later."),
+        "resources": Key(Takes.REFERENCES, "Async generators that open what workers share."),
+        "workers": Key(Takes.MANY, "What is done: code, or facts computed by expressions.", section="worker"),
+        "bindings": Key(Takes.MANY, "Conditions under which a worker of a capability runs.", section="binding"),
+        "milestones": Key(Takes.MANY, "What is reached on the way.", section="milestone", short=Takes.CONDITION),
+        "goals": Key(Takes.MANY, "What a case is for.", section="goal", short=Takes.CONDITION),
+        "stages": Key(Takes.MANY, "Parts of a case that are entered, worked and left.", section="stage"),
+        "goal": Key(Takes.GOAL, "What completes a case."),
+        "done_when": Key(Takes.CONDITION, "A condition that completes a case, instead of goals."),
+        "at_quiescence": Key(Takes.FLAG, "Whether a case completes when nothing is left to do."),
+        "budget": Key(Takes.ONE, "What a case may spend.", section="budget"),
+        "limits": Key(Takes.ONE, "Bounds of a case.", section="limits"),
+        "protected": Key(Takes.NAMES, "Facts that clearing the context leaves."),
+        "flags": Key(Takes.NAMES, "Facts that mark a case for somebody's attention."),
+        "activities": Key(Takes.MANY, "What the activities of another system's log mean here.", section="activity"),
+        "strict": Key(Takes.FLAG, "Whether a fact that is read has to be written by somebody."),
+    },
+    "worker": {
+        "run": Key(Takes.REFERENCE, "The Python function that does it, of a package that the operator allows."),
+        "set": Key(Takes.EXPRESSIONS, "Facts with the expressions that they become; no code is needed."),
+        "writes": Key(Takes.NAMES, "The fact that the result becomes, or the facts that a returned mapping may hold."),
+        "capability": Key(Takes.TEXT, "Makes it one of several alternatives for the bindings that ask for it."),
+        **_OPTIONS,
+    },
+    "binding": {
+        "capability": Key(Takes.TEXT, "What its workers are able to do.", required=True),
+        **_OPTIONS,
+    },
+    "trigger": {
+        "facts": Key(Takes.NAMES, "The facts whose change counts."),
+        "events": Key(Takes.NAMES, "Events that trigger it, such as MILESTONE_REACHED."),
+        "signals": Key(Takes.NAMES, "Signals whose arrival triggers it, whatever they bring."),
+    },
+    "milestone": {
+        "when": Key(Takes.CONDITION, "It is reached when this holds.", required=True),
+        "entry": Key(Takes.CONDITION, "It is awaited from when this holds; the start without it."),
+        "sla": Key(Takes.DURATION, "How long it may take from there."),
+    },
+    "goal": {
+        "when": Key(Takes.CONDITION, "It is reached when this holds for the first time.", required=True),
+        "failure": Key(Takes.FLAG, "Whether reaching it faults the case."),
+    },
+    "stage": {
+        "members": Key(Takes.NAMES, "Workers, bindings, milestones and stages that belong to it.", required=True),
+        "entry": Key(Takes.CONDITION, "When it may become active."),
+        "exit": Key(Takes.CONDITION, "When it is terminated."),
+        "optional": Key(Takes.NAMES, "Members that its completion does not wait for."),
+        "companions": Key(Takes.NAMES, "Members that are called off when it completes."),
+        "autocomplete": Key(Takes.FLAG, "Whether it completes when everything required has settled."),
+        "on_fault": _choice("What a required member that faults does to it.", StageFault),
+    },
+    "retry": {
+        "attempts": Key(Takes.INTEGER, "How many, the first among them."),
+        "wait": Key(Takes.DURATION, "The wait before the second."),
+        "factor": Key(Takes.NUMBER, "What each further wait is multiplied by."),
+        "maximum": Key(Takes.DURATION, "The longest wait."),
+        "jitter": Key(Takes.FLAG, "Whether waits are drawn evenly from zero."),
+        "on": Key(Takes.NAMES, "Exceptions that are retried: names of Python's own, or module:Class."),
+    },
+    "budget": {
+        "calls": Key(Takes.INTEGER, "Calls of workers."),
+        "tokens": Key(Takes.NUMBER, "Tokens."),
+        "money": Key(Takes.NUMBER, "Money."),
+        "per": Key(Takes.CHOICE, "A day (UTC) instead of the whole case.", choices=("day",)),
+    },
+    "limits": {
+        "firings_per_binding": Key(Takes.INTEGER, "How often a binding may fire."),
+        "firings": Key(Takes.INTEGER, "How often bindings may fire in all."),
+        "events": Key(Takes.INTEGER, "How long the log may get."),
+        "concurrency": Key(Takes.INTEGER, "How many activations may be in flight."),
+        "inbox": Key(Takes.INTEGER, "How many inputs may wait."),
+    },
+    "activity": {
+        "signal": Key(Takes.TEXT, "The signal that it is."),
+        "worker": Key(Takes.TEXT, "The worker whose result it is."),
+        "value": Key(Takes.REFERENCE, "The Python function that makes the value of the logged event."),
+        "transition": Key(Takes.TEXT, f"The step in its life that counts; '{COMPLETE}' without it."),
+    },
+    "condition": {
+        "present": Key(Takes.NAMES, "These facts are there."),
+        "absent": Key(Takes.NAMES, "None of these facts is there."),
+        "reached": Key(Takes.NAMES, "These milestones are achieved; for the criteria of stages."),
+        "all": Key(Takes.CONDITION, "All of these conditions hold."),
+        "any": Key(Takes.CONDITION, "One of these conditions holds."),
+        "not": Key(Takes.CONDITION, "This condition does not hold."),
+        "cel": Key(Takes.TEXT, "An expression in CEL."),
+        "jq": Key(Takes.TEXT, "An expression in jq."),
+        "run": Key(Takes.REFERENCE, "A Python function of facts."),
+    },
+}

@@ -1,0 +1,169 @@
+"""Workers: functions of allowed code, or facts computed by expressions."""
+
+from __future__ import annotations
+
+from typing import Any, Final, cast
+
+from casehub.binding import Binding, Trigger, Worker
+from casehub.definition import CaseDefinition
+from casehub.loader.code import AllowedCode
+from casehub.loader.conditions import ConditionReader, Expressions
+from casehub.loader.document import Mapping, Sequence
+from casehub.loader.expressions import Computation
+from casehub.loader.mistakes import instead
+from casehub.loader.places import Places
+from casehub.loader.policies import PolicyReader
+from casehub.loader.sections import Section, SectionReader
+from casehub.policies import PolicyOptions, policy_of
+
+WAITING: Final = "waiting"
+"""The capability of workers whose binding is not made yet."""
+
+
+def _nothing() -> None:
+    """Stands for code that cannot be found."""
+
+
+class WorkerReader:
+    """Declares workers: functions first, for what they read and write; expressions when the facts are known."""
+
+    def __init__(self, sections: SectionReader, code: AllowedCode, policies: PolicyReader, places: Places) -> None:
+        self._sections = sections
+        self._mistakes = sections.mistakes
+        self._code = code
+        self._policies = policies
+        self._places = places
+
+    def declare(self, definition: CaseDefinition, name: str, section: Section) -> None:
+        """Declare the worker of a function, for its signature; `bind` gives it its binding, when conditions can be read."""
+        given = {"run", "set"} & set(section.node.values)
+        if len(given) != 1 and not self._sections.lost:
+            self._mistakes.note(
+                self._places.key(f"worker {name!r}"), section.subject,
+                "has both 'run' and 'set'" if given else "has neither 'run' nor 'set'",
+                "give run: module:function, or set: facts with expressions",
+            )  # fmt: skip
+        if given == {"set"}:
+            return
+        function = self._code.named(section.value("run"), f"{section.subject}.run") if "run" in section else None
+        names = tuple(section.get("writes", ()))
+        if function is None:  # the definition is refused; what follows from the names is checked all the same
+            definition.workers.append(Worker(name, _nothing, (), names, True))
+            definition.returned[name] = Any
+            return
+        several = "writes" not in section or isinstance(section.value("writes"), Sequence)
+        writes = names if several else names[0] if names else None
+        definition.worker(name=name, writes=writes if "writes" in section else None, capability=WAITING)(function)
+
+    def written(self, section: Section) -> list[str]:
+        """The facts that a worker says it writes."""
+        node = section.node.values.get("set")
+        if "set" in section and isinstance(node, Mapping):
+            return list(node.values)
+        return list(section.get("writes", ()))
+
+    def bind(
+        self,
+        definition: CaseDefinition,
+        name: str,
+        section: Section,
+        expressions: Expressions,
+        conditions: ConditionReader,
+    ) -> None:
+        """Declare the worker's binding, and the worker itself if it is of expressions."""
+        options = self._policies.options(section, conditions)
+        capability = section.get("capability", "")
+        found = [place for place, worker in enumerate(definition.workers) if worker.name == name]
+        if "set" in section:
+            worker = self._computing(name, section, expressions)
+            definition.returned[name] = Any
+            definition.workers.append(worker)
+            found = [len(definition.workers) - 1]
+        if not found:
+            return
+        old = definition.workers[found[0]]
+        worker = Worker(
+            old.name,
+            old.function,
+            old.parameters,
+            old.writes,
+            old.mapping,
+            capability,
+            old.is_async,
+            computes=old.computes,
+        )
+        definition.workers[found[0]] = worker
+        if not capability:
+            self._binding(definition, name, (worker,), section, options)
+        elif lost := [
+            key for key in section.node.values if key in section and key not in ("run", "set", "writes", "capability")
+        ]:
+            self._mistakes.note(
+                section.node.keys[lost[0]].place, section.subject, f"has a capability, and {', '.join(lost)} would be of its binding",
+                f"give that to a binding with capability: {capability}",
+            )  # fmt: skip
+
+    def _computing(self, name: str, section: Section, expressions: Expressions) -> Worker:
+        node = section.value("set")
+        programs = {}
+        if "writes" in section:
+            self._mistakes.note(
+                section.node.keys["writes"].place,
+                section.subject,
+                "has 'set' and 'writes'",
+                "leave 'writes' out: set says what is written",
+            )
+        if isinstance(node, Mapping) and node.values:
+            for fact, value in node.entries():
+                program = expressions.program(value, f"{section.subject}.set.{fact.text}", sets=fact.text)
+                if self._sections.fact_name(fact, f"{section.subject}.set") and program is not None:
+                    programs[fact.text] = program
+        else:
+            self._sections.expected(node, f"{section.subject}.set", "a mapping of facts to expressions")
+        function = Computation(name, programs)
+        return Worker(name, function, function.parameters, tuple(programs), True, computes=str(function))
+
+    def alternatives(
+        self, definition: CaseDefinition, name: str, section: Section, conditions: ConditionReader
+    ) -> None:
+        """Declare the binding of a capability."""
+        able = tuple(worker for worker in definition.workers if worker.capability == section.get("capability"))
+        if not able and "capability" in section:
+            known = dict.fromkeys(worker.capability for worker in definition.workers if worker.capability)
+            wanted = section.get("capability")
+            self._mistakes.note(
+                section.value("capability").place, f"{section.subject}.capability", f"no worker has the capability {wanted!r}",
+                instead(wanted, known),
+            )  # fmt: skip
+        self._binding(definition, name, able, section, self._policies.options(section, conditions))
+
+    def _binding(
+        self,
+        definition: CaseDefinition,
+        name: str,
+        workers: tuple[Worker, ...],
+        section: Section,
+        options: dict[str, Any],
+    ) -> None:
+        guard, on = options.pop("when", None), options.pop("on", Trigger())
+        policy = self._sections.noting(section, lambda: policy_of(cast("PolicyOptions", options)))
+        if policy is not None and workers:
+            definition.bindings.append(Binding(name, workers, guard, on, policy))
+
+    def check(self, definition: CaseDefinition, expressions: Expressions) -> None:
+        """Note expressions that wait for what only their own worker sets."""
+        for worker in definition.workers:
+            if not isinstance(worker.function, Computation):
+                continue
+            programs = list(worker.function.programs.values())
+            brought = {*definition.signals, *definition.external, *getattr(definition.inputs, "__annotations__", ())}
+            for other in definition.workers:
+                brought.update(other.writes if other is not worker else ())
+            for asked in expressions.asked:
+                alone = {*worker.writes} & set(asked.program.reads) - asked.program.optional - brought
+                if asked.program in programs and alone:
+                    name = min(alone)
+                    self._mistakes.note(
+                        asked.node.place, asked.subject, f"waits for {name!r}, which nobody but this worker sets",
+                        f"set it by a worker of its own, or test present({name})",
+                    )  # fmt: skip

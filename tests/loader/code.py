@@ -1,0 +1,62 @@
+"""Code that the definitions of these tests refer to."""
+
+from __future__ import annotations
+
+from asyncio import sleep
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["Applicant", "Bank", "assess", "bank", "extract", "fees", "longer", "pay", "risky", "sleep"]
+
+
+@dataclass
+class Applicant:
+    name: str
+    income: float = 0.0
+
+
+class Bank:
+    def __init__(self) -> None:
+        self.paid: list[str] = []
+
+
+class BankClosedError(Exception):
+    pass
+
+
+async def bank() -> AsyncIterator[Bank]:
+    yield Bank()
+
+
+async def extract(document: str) -> list[str]:
+    return [word for word in document.split() if word.istitle()]
+
+
+async def assess(entities: list[str]) -> float:
+    return len(entities) / 10
+
+
+async def decide(risk: float) -> str:
+    return "approve" if risk < 0.5 else "refer"
+
+
+def fees(applicant: Applicant) -> Mapping[str, Any]:
+    return {"fee": applicant.income / 100, "tax": 1.0}
+
+
+async def pay(fee: float, bank: Bank) -> str:
+    bank.paid.append("fee")
+    return f"paid {fee}"
+
+
+def risky(risk: float) -> bool:
+    return risk > 0.5
+
+
+def longer(theirs: Any, mine: Any) -> Any:
+    return max(theirs, mine, key=len)
+
+
+def _hidden() -> None:
+    pass

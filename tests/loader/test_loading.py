@@ -1,0 +1,456 @@
+"""What a YAML definition says is what it becomes: the same structure as in Python, and cases that run."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from blackboard_ext import PlanningStrategyLoopControl
+from blackboard_ext.strategies.simple import OneAtATime
+from casehub import (
+    Budget,
+    CaseDefinition,
+    CaseFaultedError,
+    CaseStatus,
+    DefinitionError,
+    InputRefusedError,
+    Limits,
+    MilestoneReached,
+    OnOutcome,
+    Refire,
+    Retry,
+    SettingsError,
+    Verdict,
+    absent,
+    all_of,
+    any_of,
+    deep_merge,
+    load_definition,
+    present,
+    reached,
+)
+from casehub.binding import Trigger
+from casehub.loader import loads
+from casehub.stage import StageFault
+from casehub.testing import CaseTestKit
+from casehub.validation import build
+from examples.claim import claim
+from tests.loader import code
+
+ALLOWED = ("tests.loader.code", "examples")
+
+CLAIM = """
+case: claim
+workers:
+  extract: {run: "examples.claim:extract", writes: entities}
+  assess: {run: "examples.claim:assess", writes: risk}
+  decide: {run: "examples.claim:decide", writes: decision}
+goal: decision
+"""
+
+STAGED = """
+case: loan
+signals: [abort]
+workers:
+  extract: {run: "tests.loader.code:extract", writes: entities}
+  assess: {run: "tests.loader.code:assess", writes: risk, when: {absent: abort}, retry: {attempts: 4, on: TimeoutError}}
+  decide: {run: "tests.loader.code:decide", writes: decision, when: {run: "tests.loader.code:risky"}, timeout: 2h}
+milestones:
+  intake done: {when: {present: entities}, entry: {present: document}, sla: 1d}
+stages:
+  intake: {members: [extract, intake done], on_fault: fault}
+  underwriting: {members: [assess, decide], entry: {reached: intake done}, exit: {present: abort}, optional: [assess]}
+goals:
+  aborted: {when: {present: abort}, failure: true}
+  decided: {any: [{present: decision}, {not: {present: entities}, present: risk}]}
+goal: {any_of: [decided, {all_of: [decision, risk]}]}
+budget: {calls: 20}
+limits: {firings: 50}
+"""
+
+
+def staged() -> CaseDefinition:
+    d = CaseDefinition(
+        "loan",
+        goal=any_of("decided", all_of("decision", "risk")),
+        signals=["abort"],
+        budget=Budget(calls=20),
+        limits=Limits(firings=50),
+    )
+    d.worker(writes="entities")(code.extract)
+    d.worker(writes="risk", when=absent("abort"), retry=Retry(4, on=(TimeoutError,)))(code.assess)
+    d.worker(writes="decision", when=code.risky, timeout="2h")(code.decide)
+    d.milestone("intake done", present("entities"), entry=present("document"), sla="1d")
+    d.stage("intake", "extract", "intake done", on_fault="fault")
+    d.stage(
+        "underwriting", "assess", "decide", entry=reached("intake done"), exit=present("abort"), optional=["assess"]
+    )
+    d.goal("aborted", present("abort"), failure=True)
+    d.goal("decided", present("decision") | (~present("entities") & present("risk")))
+    return d
+
+
+EXPENSES = """
+case: declaration
+signals:
+  submission: {type: object, properties: {amount: {type: number}}}
+  final_approval: any
+  rejection: any
+milestones:
+  paid: {when: {present: final_approval, absent: rejection}, entry: {present: submission}, sla: 28d}
+goals:
+  over: {all: [{present: submission}, {any: [{present: final_approval}, {present: rejection}]}]}
+goal: over
+"""
+
+
+def expenses() -> CaseDefinition:
+    d = CaseDefinition("declaration", goal="over", signals=["submission", "final_approval", "rejection"])
+    d.milestone("paid", present("final_approval") & absent("rejection"), entry=present("submission"), sla="28d")
+    d.goal("over", present("submission") & (present("final_approval") | present("rejection")))
+    return d
+
+
+@pytest.mark.parametrize(
+    ("text", "python"),
+    [(CLAIM, claim), (STAGED, staged()), (EXPENSES, expenses())],
+    ids=["claim", "loan with stages", "expenses without code"],
+)
+def test_the_structure_is_that_of_the_definition_in_python(text: str, python: CaseDefinition) -> None:
+    assert build(loads(text, allow_code=ALLOWED)).hash == build(python).hash
+
+
+@pytest.mark.parametrize(
+    ("option", "of_policy", "value"),
+    [
+        ("refire: always", "refire", Refire.ALWAYS),
+        ("limit: 3", "limit", 3),
+        ("merge: deep_merge", "merge", deep_merge),
+        ("merge: tests.loader.code:longer", "merge", code.longer),
+        ("retry: 5", "retry", Retry(5)),
+        (
+            "retry: {attempts: 2, wait: 2s, factor: 3, maximum: 1m, jitter: false, on: [OSError, 'tests.loader.code:BankClosedError']}",
+            "retry",
+            Retry(2, "2s", 3, "1m", False, (OSError, code.BankClosedError)),
+        ),
+        ("timeout: 1h30m", "timeout", timedelta(minutes=90)),
+        ("priority: -2", "priority", -2),
+        ("cost: 2.5", "cost", 2.5),
+        ("estimate: {tokens: 10}", "estimate", Budget(tokens=10)),
+        ("budget: {money: 1.5, per: day}", "budget", Budget(money=1.5, per="day")),
+    ],
+)
+def test_an_option_is_that_of_the_policy(option: str, of_policy: str, value: object) -> None:
+    text = f"case: x\nworkers:\n  go:\n    run: tests.loader.code:extract\n    writes: words\n    {option}\n"
+    assert getattr(loads(text, allow_code=ALLOWED).bindings[0].policy, of_policy) == value
+
+
+@pytest.mark.parametrize("outcome", ["failed", "declined", "expired", "exhausted"])
+def test_an_outcome_has_its_own_answer(outcome: str) -> None:
+    text = f"case: x\nworkers:\n  go: {{run: 'tests.loader.code:extract', writes: words, on_{outcome}: ignore}}\n"
+    outcomes = loads(text, allow_code=ALLOWED).bindings[0].policy.outcomes
+    assert getattr(outcomes, outcome) is OnOutcome.IGNORE
+
+
+@pytest.mark.parametrize(
+    ("on", "trigger"),
+    [
+        ("document", Trigger(("document",))),
+        ("[document]", Trigger(("document",))),
+        ("{events: [MILESTONE_REACHED, MilestoneReached]}", Trigger(events=(MilestoneReached, MilestoneReached))),
+        ("{signals: abort, facts: document}", Trigger(("document",), (), ("abort",))),
+    ],
+)
+def test_a_trigger_is_of_facts_events_and_signals(on: str, trigger: Trigger) -> None:
+    text = f"case: x\nsignals: [abort]\nworkers:\n  go: {{run: 'tests.loader.code:extract', writes: words, on: {on}}}\n"
+    assert loads(text, allow_code=ALLOWED).bindings[0].on == trigger
+
+
+def test_a_stage_has_every_option() -> None:
+    stage = loads(
+        """
+case: x
+inputs: {a: integer}
+workers:
+  one: {set: {b: a + 1}}
+  two: {set: {c: a + 2}}
+  three: {set: {d: a + 3}}
+stages:
+  all: {members: [one, two, three], optional: [two], companions: [three], autocomplete: false, on_fault: fault,
+        entry: a > 1, exit: {present: c}}
+""",
+    ).stages[0]
+    assert stage.members == ("one", "two", "three")
+    assert (stage.optional, stage.companions) == ({"two"}, {"three"})
+    assert (stage.autocomplete, stage.on_fault) == (False, StageFault.FAULT)
+    assert (str(stage.entry), str(stage.exit)) == ("a > 1", "present('c')")
+
+
+def test_the_rest_of_a_definition_comes_through() -> None:
+    d = loads(
+        """
+case: x
+title: An example
+external: {rate: number}
+signals: {note: string}
+resources: [tests.loader.code:bank]
+workers:
+  fee: {set: {fee: rate * 2}}
+  pay: {run: "tests.loader.code:pay", writes: paid}
+protected: [rate]
+flags: [fee]
+activities:
+  Note written: {signal: note, transition: start}
+done_when: fee > 3
+at_quiescence: true
+strict: false
+""",
+        allow_code=ALLOWED,
+    )
+    assert (d.title, d.protected, d.flags, d.strict, d.at_quiescence) == ("An example", {"rate"}, ["fee"], False, True)
+    assert (d.external, d.signals) == ({"rate": float}, {"note": str})
+    assert d.resources["bank"][0] is code.Bank
+    assert (d.activities[0].label, d.activities[0].signal) == ("Note written (start)", "note")
+    assert str(d.done_when) == "fee > 3"
+
+
+RATED = """
+case: rated
+inputs:
+  amount: {type: number, exclusiveMinimum: 0}
+  applicant: {type: object, properties: {name: {type: string}, income: {type: number}}, required: [name]}
+  note: {type: string, default: none}
+  guarantor: string?
+signals:
+  documents: list[string]
+  abort: boolean
+workers:
+  rate:
+    set: {rating: amount / 1000, large: amount > 10000}
+  refer:
+    set: {decision: '"refer " + applicant.name'}
+    when: rating > 5 && absent(guarantor)
+  approve:
+    set: {decision: '"approve"'}
+    when: rating <= 5 || present(guarantor)
+    on: [rating]
+goals:
+  decided: {present: [decision, documents]}
+  aborted: {when: abort, failure: true}
+goal: decided
+"""
+
+
+async def test_a_case_without_code_runs_to_its_end() -> None:
+    d = loads(RATED)
+    async with CaseTestKit(d) as kit:
+        case = await kit.start(d, amount=20_000, applicant={"name": "Ada"})
+        await case.signal(documents=["passport"])
+        facts = await case.completed()
+        assert (facts["rating"], facts["large"], facts["note"]) == (20.0, True, "none")
+        assert facts["decision"] == "refer Ada"
+        assert "guarantor" not in facts
+
+
+async def test_a_fact_that_is_tested_for_presence_may_be_missing_or_there() -> None:
+    d = loads(RATED)
+    async with CaseTestKit(d) as kit:
+        case = await kit.start(d, amount=20_000, applicant={"name": "Ada"}, guarantor="Grace")
+        await case.signal(documents=["passport"])
+        assert (await case.completed())["decision"] == "approve"
+
+
+async def test_a_condition_does_not_hold_while_a_fact_that_it_names_is_missing() -> None:
+    d = loads(RATED)
+    async with CaseTestKit(d) as kit:
+        case = await kit.start(d, amount=1, applicant={"name": "Ada"})
+        await case.signal(documents=[])
+        assert (await case.completed())["decision"] == "approve"
+    waiting = loads(
+        "case: w\nsignals: {a: integer}\nworkers: {go: {set: {b: '1'}, when: a > 1, refire: once}}\ngoal: b"
+    )
+    async with CaseTestKit(waiting) as kit:
+        case = await kit.start(waiting)
+        assert (await case.explain("go"))[0].verdict is Verdict.GUARD_FALSE
+        await case.signal(a=1)
+        assert await case.status() is CaseStatus.WAITING
+        await case.signal(a=2)
+        assert (await case.completed())["b"] == 1
+
+
+async def test_a_failure_goal_by_an_expression_faults_the_case() -> None:
+    d = loads(RATED)
+    async with CaseTestKit(d) as kit:
+        case = await kit.start(d, amount=20, applicant={"name": "Ada"})
+        await case.signal(abort=True)
+        with pytest.raises(CaseFaultedError, match="aborted"):
+            await case.completed()
+
+
+@pytest.mark.parametrize(
+    ("facts", "complaint"),
+    [
+        ({"amount": 0, "applicant": {"name": "Ada"}}, "0 is less than or equal to the minimum of 0"),
+        ({"amount": 5, "applicant": {"income": 3}}, "'name' is a required property"),
+        ({"amount": 5}, "applicant"),
+        ({"amount": 5, "applicant": {"name": "Ada"}, "guarntor": "x"}, "did you mean 'guarantor'"),
+    ],
+)
+async def test_inputs_are_checked_by_their_types(facts: dict[str, object], complaint: str) -> None:
+    d = loads(RATED)
+    async with CaseTestKit(d) as kit:
+        with pytest.raises(InputRefusedError, match=complaint):
+            await kit.start(d, **facts)
+
+
+async def test_a_signal_is_checked_by_its_type() -> None:
+    d = loads(RATED)
+    async with CaseTestKit(d) as kit:
+        case = await kit.start(d, amount=5, applicant={"name": "Ada"})
+        with pytest.raises(InputRefusedError, match="documents"):
+            await case.signal(documents=[1])
+
+
+async def test_an_expression_that_cannot_be_evaluated_is_a_failure_that_names_it() -> None:
+    d = loads(
+        "case: x\ninputs: {n: integer}\nworkers: {go: {set: {b: 1 / n}, retry: 1, on_exhausted: fault_case}}\ngoal: b"
+    )
+    async with CaseTestKit(d) as kit:
+        case = await kit.start(d, n=0)
+        with pytest.raises(CaseFaultedError, match=r"'1 / n' cannot be evaluated: .*divide by zero"):
+            await case.completed()
+
+
+async def test_a_condition_that_cannot_be_evaluated_does_not_pass_for_true() -> None:
+    d = loads("case: x\ninputs: {o: object}\nworkers: {go: {set: {b: '1'}, when: o.deep.key}}\ngoal: b")
+    async with CaseTestKit(d) as kit:
+        case = await kit.start(d, o={})
+        with pytest.raises(CaseFaultedError, match=r"'o\.deep.key' cannot be evaluated: NOT_FOUND"):
+            await case.completed()
+
+
+async def test_a_condition_that_is_no_truth_is_a_failure() -> None:
+    d = loads("case: x\ninputs: {o: object}\nworkers: {go: {set: {b: '1'}, when: o.key}}\ngoal: b")
+    async with CaseTestKit(d) as kit:
+        case = await kit.start(d, o={"key": "yes"})
+        with pytest.raises(CaseFaultedError, match="comes to 'yes', and a condition is true or false"):
+            await case.completed()
+
+
+async def test_an_expression_without_end_stops() -> None:
+    deep = "l.map(p, l.map(q, l.map(r, l.map(s, l.map(t, p + q + r + s + t)))))"
+    d = loads(
+        f"case: x\ninputs: {{l: 'list[integer]'}}\nworkers: {{go: {{set: {{b: '{deep}'}}, retry: 1, on_exhausted: fault_case}}}}\ngoal: b"
+    )
+    async with CaseTestKit(d) as kit:
+        case = await kit.start(d, l=list(range(100)))
+        with pytest.raises(CaseFaultedError, match="budget"):
+            await case.completed()
+
+
+@pytest.mark.parametrize(
+    ("expression", "value"),
+    [
+        ("n + 1", 4),
+        ("amount * 2", 5.0),
+        ("amount > 2 && 2 < amount && amount > -(1)", True),
+        ("n / 2", 1),
+        ("words.map(w, w.upperAscii())", ["A", "B"]),
+        ("{'a': n, 'b': words}", {"a": 3, "b": ["a", "b"]}),
+        ("at + duration('1h')", "2030-01-01T01:00:00+00:00"),
+        ("null", None),
+        ("any_", {"x": [1, 2.5, None]}),
+        ("numbers.exists(x, x > 1.5)", True),
+    ],
+)
+async def test_an_expression_comes_to_a_value(expression: str, value: object) -> None:
+    d = loads(f"""
+case: x
+inputs: {{n: integer, amount: number, words: "list[string]", at: datetime, any_: any, numbers: "list[number]"}}
+workers:
+  go:
+    set:
+      found: |
+        {expression}
+    refire: once
+goal: found
+""")
+    async with CaseTestKit(d) as kit:
+        case = await kit.start(
+            d, n=3, amount=2.5, words=["a", "b"], at="2030-01-01T00:00:00Z", any_={"x": [1, 2.5, None]}, numbers=[1, 2]
+        )
+        assert (await case.completed())["found"] == value
+
+
+async def test_alternatives_of_a_capability_and_resources_work() -> None:
+    d = loads(
+        """
+case: x
+inputs: {applicant: "tests.loader.code:Applicant"}
+resources: tests.loader.code:bank
+workers:
+  fees: {run: "tests.loader.code:fees", writes: [fee, tax], capability: fees}
+  pay: {run: "tests.loader.code:pay", writes: paid}
+facts: {fee: number, tax: number}
+bindings:
+  count: {capability: fees, when: applicant.income > 10}
+goal: paid
+done_when: tax > 2
+""",
+        allow_code=ALLOWED,
+    )
+    async with CaseTestKit(d) as kit:
+        case = await kit.start(d, applicant={"name": "Ada", "income": 250})
+        assert (await case.completed())["paid"] == "paid 2.5"
+
+
+def test_an_expression_is_part_of_the_structure() -> None:
+    one = loads("case: x\ninputs: {a: integer}\nworkers: {go: {set: {b: a + 1}}}")
+    other = loads("case: x\ninputs: {a: integer}\nworkers: {go: {set: {b: a + 2}}}")
+    guarded = loads("case: x\ninputs: {a: integer}\nworkers: {go: {set: {b: a + 1}, when: a > 2}}")
+    assert len({build(each).hash for each in (one, other, guarded)}) == 3
+
+
+def test_types_of_what_expressions_set_are_found_through_each_other() -> None:
+    d = loads("""
+case: x
+inputs: {a: number}
+workers:
+  last: {set: {d: c > 1}}
+  middle: {set: {c: b * 2}}
+  first: {set: {b: a + 1}}
+""")
+    assert {name: d.facts[name] for name in "bcd"} == {"b": float, "c": float, "d": bool}
+
+
+async def test_stages_work_under_a_loop_control_that_has_them() -> None:
+    d = loads(STAGED, allow_code=ALLOWED)
+    async with CaseTestKit(d, loop=PlanningStrategyLoopControl(OneAtATime())) as kit:
+        case = await kit.start(d, document="A B C D E F G")
+        assert (await case.completed())["decision"] == "refer"
+
+
+def test_a_definition_is_loaded_from_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "claim.yaml"
+    file.write_text(CLAIM, encoding="utf-8-sig")
+    assert load_definition(file, allow_code=["examples.claim"]).name == "claim"
+    with pytest.raises(DefinitionError, match=r"claim.yaml:4:18: workers.extract.run: 'examples.claim' is not among"):
+        load_definition(file)
+    with pytest.raises(SettingsError, match="No such file"):
+        load_definition(tmp_path / "clam.yaml")
+    file.write_bytes(b"case: \xff")
+    with pytest.raises(SettingsError, match="byte 6 is no UTF-8"):
+        load_definition(file)
+
+
+def test_a_package_is_allowed_with_what_lies_in_it_and_nothing_else() -> None:
+    assert loads(CLAIM, allow_code=["examples"]).name == "claim"
+    with pytest.raises(DefinitionError, match=r"'examples\.claim' is not among"):
+        loads(CLAIM, allow_code=["exam", "examples.claim.x", "example"])
+
+
+def test_a_large_definition_loads_quickly() -> None:
+    workers = "".join(f"  w{n}:\n    set: {{f{n + 1}: f{n} + 1}}\n    when: f{n} > {n}\n" for n in range(300))
+    assert len(loads(f"case: x\ninputs: {{f0: integer}}\nworkers:\n{workers}").bindings) == 300
