@@ -44,7 +44,8 @@ class Settings(BaseSettings):
         env_prefix=PREFIX, extra="forbid", env_ignore_empty=True, validate_default=False, frozen=True
     )
 
-    app: Annotated[str, Field(description="what is worked: module:attribute")] = ""
+    app: Annotated[str, Field(description="what is worked: module:attribute, or the path of a definition")] = ""
+    allow_code: Annotated[str, Field(description="packages that definitions in YAML may refer to, by commas")] = ""
     db: Annotated[str, AfterValidator(_url), Field(description="the database: a path or a URL")] = (
         "sqlite:///casehub.db"
     )

@@ -119,7 +119,7 @@ if is_there("casehub.cli.logs"):
 
 app.register_install_completion_command(help="Install shell completion for casehub.")
 
-_VALUED: Final = ("--db", "--config", "--output", "-o", "--app", "--by")
+_VALUED: Final = ("--db", "--config", "--output", "-o", "--app", "--by", "--allow-code")
 _FLAGS: Final = ("--no-color",)
 INTERRUPTED: Final = 130
 """Exit code after Ctrl-C, as shells have it."""

@@ -1,15 +1,17 @@
-"""APP: what a worker process works. A `module:attribute` that names a definition, several, or an unopened hub."""
+"""APP: what a worker process works. A `module:attribute` that names a definition, several, or an unopened hub; the path
+of a definition in YAML, or of a folder with several.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from casehub.definition import CaseDefinition
 from casehub.errors import SettingsError
 from casehub.hub import CaseHub
-from casehub.lookup import object_of, store_of
+from casehub.lookup import load_definition, object_of, store_of
 from casehub.spi import LoopControl, Volatile
 
 
@@ -20,8 +22,27 @@ class InFile(Protocol):
     path: Path
 
 
-def definitions_of(reference: str) -> list[CaseDefinition]:
-    """The definitions that APP names. Raises `SettingsError` for what is no APP."""
+ENDINGS = (".yaml", ".yml")
+"""What the files of definitions end in."""
+
+
+def is_app(text: str) -> bool:
+    """Whether a word is an APP rather than the name of a definition."""
+    return ":" in text or text.endswith(ENDINGS)
+
+
+def is_file(reference: str) -> bool:
+    """Whether APP is a file or a folder, rather than Python."""
+    return reference.endswith(ENDINGS) or (":" not in reference and Path(reference).is_dir())
+
+
+def definitions_of(reference: str, allow_code: Sequence[str] = ()) -> list[CaseDefinition]:
+    """The definitions that APP names. `allow_code`: packages that those in files may refer to.
+
+    Raises `SettingsError` for what is no APP, and what loading a file raises.
+    """
+    if is_file(reference):
+        return _of_files(Path(reference), allow_code)
     found = object_of(reference)
     if isinstance(found, CaseHub):
         return list(found.definitions.values())
@@ -36,13 +57,30 @@ def definitions_of(reference: str) -> list[CaseDefinition]:
     )
 
 
-def hub_of(reference: str, store: str, *, loop: str = "", tenant: str = "default", resume: bool = True) -> CaseHub:
+def _of_files(path: Path, allow_code: Sequence[str]) -> list[CaseDefinition]:
+    if not path.is_dir():
+        return [load_definition(path, allow_code=allow_code)]
+    files = sorted(each for each in path.iterdir() if each.suffix in ENDINGS)
+    if not files:
+        raise SettingsError(f"{str(path)!r} has no file that ends in {' or '.join(ENDINGS)}; name one that has")
+    return [load_definition(each, allow_code=allow_code) for each in files]
+
+
+def hub_of(
+    reference: str,
+    store: str,
+    *,
+    loop: str = "",
+    tenant: str = "default",
+    resume: bool = True,
+    allow_code: Sequence[str] = (),
+) -> CaseHub:
     """A hub for APP on a store. A hub that APP names keeps its own store, unless that is memory.
 
     Raises `SettingsError`, and `DefinitionError` for a definition that can never work.
     """
-    definitions = definitions_of(reference)
-    found = object_of(reference)
+    definitions = definitions_of(reference, allow_code)
+    found = None if is_file(reference) else object_of(reference)
     if not isinstance(found, CaseHub):
         control = loop_of(loop) if loop else None
         return CaseHub(*definitions, store=store, loop=control, tenant=tenant, resume=resume)

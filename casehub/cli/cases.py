@@ -321,7 +321,7 @@ async def _explained(session: Session, id: str, binding: str | None) -> list[Exp
                 "to explain a case, its definition is needed, and no worker process runs; "
                 "start one with 'casehub up APP', or give --app module:attribute"
             )
-        hub = hub_of(settings.app, "memory://", loop=settings.loop)
+        hub = hub_of(settings.app, "memory://", loop=settings.loop, allow_code=session.allow_code)
         name = record.state.definition
         if name not in hub.structures:
             raise UnknownNameError(

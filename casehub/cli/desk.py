@@ -98,7 +98,9 @@ async def desk(session: Session, app: str = "") -> AsyncIterator[Desk]:
             f"no worker process owns {settings.db.removeprefix('sqlite:///')}, and what to work with is not known; "
             "start one with 'casehub up APP', or give --app module:attribute"
         )
-    hub = hub_of(reference, settings.db, loop=settings.loop, tenant=settings.tenant, resume=False)
+    hub = hub_of(
+        reference, settings.db, loop=settings.loop, tenant=settings.tenant, resume=False, allow_code=session.allow_code
+    )
     if isinstance(hub.store, InFile) and hub.store.path != session.database:
         raise SettingsError(f"{reference} has a database of its own, {hub.store.path}; give --db {hub.store.path}")
     async with hub:

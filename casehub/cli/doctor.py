@@ -26,7 +26,7 @@ MOST: Final = 20
 """Cases of a kind that are named."""
 
 # The extras that something uses, by the module that shows them; names that are only reserved are left out.
-EXTRAS: Final = {"xes": "defusedxml", "otel": "opentelemetry.sdk"}
+EXTRAS: Final = {"xes": "defusedxml", "yaml": "cel_expr_python", "jq": "jq", "otel": "opentelemetry.sdk"}
 
 _UNSET: Final = {"loop": "choreography"}
 """What an empty setting comes to."""
@@ -118,7 +118,7 @@ async def _cases(session: Session, store: CaseStore, parked: dict[str, str] | No
 async def _would_be_parked(session: Session, store: CaseStore) -> dict[str, str]:
     """What a worker process would park: open cases that the definitions of APP do not fit any more."""
     try:
-        hub = hub_of(session.settings.app, "memory://")
+        hub = hub_of(session.settings.app, "memory://", allow_code=session.allow_code)
     except CaseHubError:
         return {}  # said elsewhere
     found: dict[str, str] = {}
@@ -161,7 +161,7 @@ def _application(session: Session) -> Iterator[Check]:
     if not reference:
         return
     try:
-        hub = hub_of(reference, "memory://", loop=session.settings.loop)
+        hub = hub_of(reference, "memory://", loop=session.settings.loop, allow_code=session.allow_code)
     except CaseHubError as error:
         yield Check("fault", "app", str(error))
     else:

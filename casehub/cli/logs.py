@@ -17,7 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from casehub.cli.application import definitions_of
 from casehub.cli.cases import check_definition
 from casehub.cli.desk import known
-from casehub.cli.options import Common, Session
+from casehub.cli.options import Common, Loading, Session
 from casehub.cli.output import Printer
 from casehub.cli.text import note
 from casehub.definition import CaseDefinition
@@ -102,14 +102,14 @@ async def replay_log(
     resume: Annotated[bool, Parameter(help="Go on with a replay that was cut off.")] = False,
     limit: Annotated[int | None, Parameter(help="Only the first cases of the log, this many.")] = None,
     strict: Annotated[bool, Parameter(help="Refuse a log with activities that mean nothing here.")] = False,
-    common: Common | None = None,
+    common: Loading | None = None,
 ) -> None:
     """Feed a real event log into cases."""
     session = Session(common)
     path = log_in(file)
     if limit is not None and limit < 1:
         raise SettingsError(f"--limit {limit}: at least 1")
-    definition = _definition(case)
+    definition = _definition(case, session)
     traces = adapter("xes").read_traces(path)
     try:
         with _bar() as bar:
@@ -190,9 +190,9 @@ def log_in(file: str, option: str = "") -> Path:
     return path
 
 
-def _definition(reference: str) -> CaseDefinition:
+def _definition(reference: str, session: Session) -> CaseDefinition:
     """The definition that `--case` names, or the only one of several that says what activities mean."""
-    found = definitions_of(reference)
+    found = definitions_of(reference, session.allow_code)
     meant = found if len(found) == 1 else [each for each in found if each.activities]
     if len(meant) != 1:
         names = ", ".join(each.name for each in meant or found)

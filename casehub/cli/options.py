@@ -51,7 +51,22 @@ class Common:
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
-class Working(Common):
+class Loading(Common):
+    """Options of the commands that load definitions."""
+
+    allow_code: Annotated[
+        list[str] | None,
+        Parameter(
+            name="--allow-code",
+            group=COMMON,
+            help="A package whose code definitions in YAML may refer to. [env: CASEHUB_ALLOW_CODE]",
+        ),
+    ] = None
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Working(Loading):
     """Options of the commands that work cases themselves where no `casehub up` does."""
 
     app: Annotated[
@@ -59,7 +74,7 @@ class Working(Common):
         Parameter(
             name="--app",
             group=COMMON,
-            help="What to work with where no 'casehub up' runs: module:attribute. [env: CASEHUB_APP]",
+            help="What to work with where no 'casehub up' runs: module:attribute, or a path. [env: CASEHUB_APP]",
         ),
     ] = None
 
@@ -81,6 +96,8 @@ class Session:
     def __init__(self, common: Common | None, **flags: str | None) -> None:
         self.common = common or Common()
         given: dict[str, str | None] = {"db": self.common.db, **flags}
+        if isinstance(self.common, Loading) and self.common.allow_code:
+            given["allow_code"] = ",".join(self.common.allow_code)
         if isinstance(self.common, Working):
             given["app"] = self.common.app
         if isinstance(self.common, Acting):
@@ -100,6 +117,11 @@ class Session:
         if parts.scheme != "sqlite":
             raise SettingsError(f"database {self.settings.db!r}: this command needs a file; give --db a path")
         return Path(parts.path.removeprefix("/"))
+
+    @property
+    def allow_code(self) -> tuple[str, ...]:
+        """The packages whose code definitions in files may refer to."""
+        return tuple(filter(None, (each.strip() for each in self.settings.allow_code.split(","))))
 
     @property
     def by(self) -> str:

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 from cyclopts import App, Parameter
 
 from casehub.case import Case, raise_outcome
-from casehub.cli.application import definitions_of
+from casehub.cli.application import definitions_of, is_app
 from casehub.cli.cases import show
 from casehub.cli.desk import Desk, desk
 from casehub.cli.options import Acting, Session
@@ -66,7 +66,7 @@ async def start_case(
     limit = None if timeout is None else duration(timeout)
     if step and (wait or timeout):
         raise SettingsError("--step goes at your pace; leave --wait and --timeout out")
-    app = definition if ":" in definition else ""
+    app = definition if is_app(definition) else ""
     async with desk(session, app) as at:
         name = _name(definition, at)
         if at.remote and limit is not None and not wait:
@@ -93,8 +93,8 @@ async def start_case(
 def _name(definition: str, at: Desk) -> str:
     """The definition that is meant. Raises `UnknownNameError` for one that the hub does not work."""
     names = [definition]
-    if ":" in definition:
-        names = [each.name for each in definitions_of(definition)]
+    if is_app(definition):
+        names = [each.name for each in definitions_of(definition, at.session.allow_code)]
         if len(names) > 1:
             raise SettingsError(
                 f"{definition!r} has several definitions: {', '.join(names)}; write one of these, and --app {definition}"

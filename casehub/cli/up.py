@@ -17,7 +17,7 @@ from cyclopts import App, Parameter
 
 from casehub.cli.application import InFile, hub_of
 from casehub.cli.logs import log_in
-from casehub.cli.options import Common, Session, log_to_stderr, program
+from casehub.cli.options import Loading, Session, log_to_stderr, program
 from casehub.cli.output import Printer
 from casehub.cli.replaying import replay_first
 from casehub.cli.text import note
@@ -40,8 +40,9 @@ COUNTED: Final = 1_000
 app = App(
     name="up",
     help_epilogue="""APP is module:attribute: a CaseDefinition, a list of them, or a CaseHub that
-is not open. Settings come from flags, else CASEHUB_... in the environment,
-else casehub.toml, else the default.
+is not open; or the path of a definition in YAML, or of a folder of them.
+Settings come from flags, else CASEHUB_... in the environment, else
+casehub.toml, else the default.
 
 SIGTERM and Ctrl-C drain it: nothing new starts, running workers get
 --drain-timeout, then they are called off and run again at the next start.
@@ -51,6 +52,7 @@ Examples:
   casehub up examples.claim:claim
   casehub up examples.claim:claim --db claims.db --drain-timeout 2m
   casehub up mine:definitions --loop mine:strategy
+  casehub up cases/loan.yaml --allow-code loans
   casehub up examples.expenses:declaration --replay expenses.xes""",
 )
 
@@ -72,7 +74,7 @@ async def up(
     replay: Annotated[
         str | None, Parameter(help="First feed this log (XES) into cases, from where an earlier start got to.")
     ] = None,
-    common: Common | None = None,
+    common: Loading | None = None,
 ) -> int:
     """Work cases in this process: engine, SQLite, control socket."""
     session = Session(common, app=application, loop=loop, drain_timeout=drain_timeout)
@@ -81,7 +83,7 @@ async def up(
     logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     if not settings.app:
         raise SettingsError("APP is missing: say what to work, such as 'casehub up examples.claim:claim'")
-    hub = hub_of(settings.app, settings.db, loop=settings.loop, tenant=settings.tenant)
+    hub = hub_of(settings.app, settings.db, loop=settings.loop, tenant=settings.tenant, allow_code=session.allow_code)
     database = _file_of(hub, session)
     socket = socket_of(database)
     limit = duration(settings.drain_timeout).total_seconds()

@@ -130,8 +130,8 @@ def compiled(source: str, facts: Mapping[str, cel.Type], fields: Mapping[str, fr
     if len(source) > MAX_LENGTH:
         raise CelError([(1, 1, f"has {len(source):,} characters, and {MAX_LENGTH:,} are the most", "split it")])
     if source.lstrip().startswith("."):
-        place = _place(source, len(source) - len(source.lstrip()))
-        raise CelError([(*place, "begins with a dot, as jq does", "name the fact without a dot, or write {jq: ...}")])
+        first = _place(source, len(source) - len(source.lstrip()))
+        raise CelError([(*first, "begins with a dot, as jq does", "name the fact without a dot, or write {jq: ...}")])
     reads, optional, tested = named_in(source, facts)
     unknown = [
         (
