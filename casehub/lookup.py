@@ -94,7 +94,7 @@ def load_definition(path: str | os.PathLike[str], *, allow_code: Iterable[str] =
 def object_of(reference: str) -> Any:
     """What `module:attribute` names; modules are found from the current folder too.
 
-    Raises `SettingsError` when the reference is none, or names nothing.
+    Raises `SettingsError` when the reference is none, or names nothing, `MissingExtraError` when the module needs an extra.
     """
     module_name, colon, attribute = reference.partition(":")
     if "/" in module_name or module_name.endswith(".py"):
@@ -114,6 +114,8 @@ def object_of(reference: str) -> Any:
                 f"{reference!r}: there is no module {error.name!r}; start from the folder it is in"
             ) from None
         raise _broken(reference, error) from error
+    except MissingExtraError:
+        raise
     except Exception as error:
         raise _broken(reference, error) from error
     for part in attribute.split("."):

@@ -16,7 +16,8 @@ from pydantic_ai.models.test import TestModel
 from blackboard_ext import PlanningStrategyLoopControl
 from blackboard_ext.strategies import CheapestFirst
 from blackboard_ext.strategies.language_model import NOTE, LanguageModel
-from casehub import CaseDefinition, DeliberationFinished, SettingsError, WorkerScheduled
+from casehub import CaseDefinition, DeliberationFinished, MissingExtraError, SettingsError, WorkerScheduled
+from casehub.lookup import object_of
 from casehub.testing import CaseTestKit
 
 
@@ -216,6 +217,13 @@ def test_without_the_extra_the_error_names_the_command_and_everything_else_works
     assert done.stdout == (
         "blackboard_ext.strategies.language_model needs the extra \"llm\": pip install 'casehub[llm]'\n"
     ), done.stderr
+
+
+def test_a_reference_to_it_names_the_command_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pydantic_ai", None)
+    monkeypatch.delitem(sys.modules, "blackboard_ext.strategies.language_model")
+    with pytest.raises(MissingExtraError, match=r"pip install 'casehub\[llm\]'"):
+        object_of("blackboard_ext.strategies.language_model:LanguageModel")
 
 
 def test_the_ready_strategies_do_not_load_it() -> None:
