@@ -13,6 +13,12 @@ EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 
 PRINTED = {
     "claim": "approve\n",
+    "learning": """\
+EverythingEligible: flaky in 100 of the first 100 cases, 100 of the last
+ThompsonSampling: flaky in 3 of the first 100 cases, 0 of the last
+UCB1: flaky in 12 of the first 100 cases, 2 of the last
+BestObservedOutcome: flaky in 7 of the first 100 cases, 3 of the last
+""",
     "orchestrated": """\
 STAGE_ACTIVATED intake
 STAGE_ACTIVATED review

@@ -64,7 +64,7 @@ async def flaky_cases(hub: CaseHub, d: CaseDefinition) -> list[bool]:
     """Of each case in a row of 200 whether the flaky worker ran in it; every one of them completes."""
     ran: list[bool] = []
     for number in range(CASES):
-        case = await hub.start(d, number=number)
+        case = await hub.start(d, number=number, case_id=f"{number}")  # draws depend on it
         assert (await case.completed())["translated"] == number
         ran.append("flaky" in [event.binding for event in await case.log.query(WorkerScheduled)])
     return ran
@@ -94,7 +94,7 @@ async def test_what_was_learnt_is_in_the_log_of_a_durable_store(tmp_path: Path) 
         ran = await flaky_cases(hub, d)
     assert sum(ran[-100:]) < 15
     async with CaseHub(d, loop=loop, store=url) as hub:
-        again = [await hub.start(d, number=number) for number in range(CASES, CASES + 20)]
+        again = [await hub.start(d, number=number, case_id=f"{number}") for number in range(CASES, CASES + 20)]
         for case in again:
             await case.completed()
         fired = Counter([e.binding for case in again for e in await case.log.query(WorkerScheduled)])
