@@ -20,6 +20,7 @@ from casehub.spi import Turn
 
 E = TypeVar("E", bound=Event)
 
+ALL: Final = (Event,)
 CAPACITY: Final = 4_096
 """Turns kept for subscribers that are a little behind."""
 
@@ -133,16 +134,17 @@ class Bus:
 
 
 class Subscription(Generic[E]):
-    """A place in the stream of committed events; iterate it. `position`: of the last event given out.
+    """A place in the stream of committed events; iterate it.
 
     Use it as a context manager, or leave it to be collected: it holds nothing but its place.
     """
 
     def __init__(self, bus: Bus, kinds: Sequence[type[E]], case: CaseId | None, after: int) -> None:
         check_kinds(kinds)
-        self.position = after
+        self._after = after
+        self._given: E | None = None
         self._bus = bus
-        self._kinds = tuple(kinds) or (Event,)
+        self._kinds: tuple[type[Event], ...] = ALL if Event in kinds else tuple(kinds) or ALL
         self._case = case
         self._seen = after  # everything up to this global position has been looked at
         self._cursor: int | None = None  # the next turn of the ring, once on it
@@ -157,6 +159,11 @@ class Subscription(Generic[E]):
         self._bus.leave(self)
         self._left = True
         self._ready.clear()
+
+    @property
+    def position(self) -> int:
+        """The global position of the last event given out."""
+        return self._after if self._given is None else self._given.seq
 
     @property
     def pending(self) -> int:
@@ -176,8 +183,7 @@ class Subscription(Generic[E]):
         while not self._ready:
             if not await self._fill():
                 raise StopAsyncIteration
-        event = self._ready.popleft()
-        self.position = event.seq
+        event = self._given = self._ready.popleft()
         return event
 
     async def batch(self) -> Sequence[E]:
@@ -187,25 +193,24 @@ class Subscription(Generic[E]):
                 return ()
         events = list(self._ready)
         self._ready.clear()
-        self.position = events[-1].seq
+        self._given = events[-1]
         return events
 
     async def _fill(self) -> bool:
         """Look at something new; False when nothing will come any more."""
         bus = self._bus
+        if self._cursor == bus.end and not (bus.closed or self._left):
+            await bus.news()
         if self._left:
             raise HubClosedError("this subscription has been left; watch again, after its position")
         if self._cursor is None or self._cursor < bus.first:
             await self._join()
-            return True
-        if self._cursor < bus.end:
+        elif self._cursor < bus.end:
             for turn in bus.ring[self._cursor - bus.first :]:
-                self._look(turn.events)
-            self._cursor = bus.end
-            return True
-        if bus.closed:
-            return False
-        await bus.news()
+                self._take(turn.events)
+            self._cursor, self._seen = bus.end, bus.position
+        else:
+            return not bus.closed
         return True
 
     async def _join(self) -> None:
@@ -222,19 +227,21 @@ class Subscription(Generic[E]):
             self._seen = max(self._seen, end)  # the last of it may be another tenant's
         oldest = bus.ring[0].envelope.seq if bus.ring else bus.position + 1
         if self._seen >= oldest - 1:
-            self._cursor = bus.end if self._seen >= bus.position else bus.first
+            for turn in bus.ring:
+                self._look(turn.events)
+            self._cursor = bus.end  # whatever comes from here on is new
 
     def _look(self, events: Sequence[Event]) -> None:
-        """Take what is asked for of events in the order of the log, none of it twice."""
+        """Take what is new of events in the order of the log."""
         last = events[-1].seq
-        if last <= self._seen:
-            return
-        if events[0].seq <= self._seen:
-            events = [event for event in events if event.seq > self._seen]
-        self._seen = last
-        case = self._case
+        if last > self._seen:
+            self._take(events if events[0].seq > self._seen else [e for e in events if e.seq > self._seen])
+            self._seen = last
+
+    def _take(self, events: Sequence[Event]) -> None:
+        """Keep what is asked for, of events that are new."""
+        case, kinds = self._case, self._kinds
         if case is not None:
             events = [event for event in events if event.envelope.case == case]
-        kinds: Any = self._kinds
-        ready: Any = events if Event in kinds else [event for event in events if isinstance(event, kinds)]
+        ready: Any = events if kinds == ALL else [event for event in events if isinstance(event, kinds)]
         self._ready.extend(ready)

@@ -52,18 +52,11 @@ class Subscriber(Generic[E]):
                         if _called_off(error):
                             raise
                         await self._again(event, error)
-                    if self.durable is not None and event.version % KEEP_EVERY == 0:
-                        await self._keep(store, event.seq, tenant)
-                await self._keep(store, batch[-1].seq, tenant)
+                    if durable is not None and event.version % KEEP_EVERY == 0:
+                        await _keep(store, durable, event.seq, tenant)
+                if durable is not None:
+                    await _keep(store, durable, batch[-1].seq, tenant)
         self.ended.set()
-
-    async def _keep(self, store: CaseStore, seq: int, tenant: str) -> None:
-        """Keep the position. Where the store is away it is kept later, and what lies between is heard again at worst."""
-        if self.durable is not None:
-            try:
-                await store.bookmark(self.durable, seq, tenant=tenant)
-            except StoreUnavailableError as error:
-                log.warning("subscriber.position_not_kept", subscriber=self.durable, seq=seq, reason=str(error))
 
     async def _again(self, event: E, error: BaseException) -> None:
         """Give an event to a handler that raised once more, and once more; then go on without it."""
@@ -82,6 +75,14 @@ class Subscriber(Generic[E]):
                 error = again
         self.failures += 1
         log.error("subscriber.skipped_event", handler=name, kind=event.name, seq=event.seq, exc_info=error)
+
+
+async def _keep(store: CaseStore, durable: str, seq: int, tenant: str) -> None:
+    """Keep a position. Where the store is away it is kept later, and what lies between is heard again at worst."""
+    try:
+        await store.bookmark(durable, seq, tenant=tenant)
+    except StoreUnavailableError as error:
+        log.warning("subscriber.position_not_kept", subscriber=durable, seq=seq, reason=str(error))
 
 
 async def _patiently(ask: Callable[[], Awaitable[T]]) -> T:
