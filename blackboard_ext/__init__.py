@@ -2,6 +2,7 @@
 
     plan         the control blackboard of a case: agenda, focus, notes, stages
     stages       how stages are entered, completed and left
+    steering     what people do to a stage
     control      the loop control that asks a strategy
     spi          what an author of strategies implements
     events       what orchestration adds to the log
@@ -32,6 +33,8 @@ from blackboard_ext.events import (
     StageCompleted,
     StageEvent,
     StageFaulted,
+    StageResumed,
+    StageSuspended,
     StageTerminated,
 )
 from blackboard_ext.plan import CasePlanModel, StageStatus
@@ -63,6 +66,8 @@ __all__ = [
     "StageCompleted",
     "StageEvent",
     "StageFaulted",
+    "StageResumed",
     "StageStatus",
+    "StageSuspended",
     "StageTerminated",
 ]

@@ -26,11 +26,12 @@ from blackboard_ext.events import (
 from blackboard_ext.oscillation import LONGEST, ROUNDS, cycle_in
 from blackboard_ext.plan import REMEMBERED, CasePlanModel, PlanState
 from blackboard_ext.spi import HearsStalls, PlanningStrategy
-from blackboard_ext.stages import gate, next_round
+from blackboard_ext.stages import awaited, enabled, inactive, next_round
+from blackboard_ext.steering import direct
 from casehub.binding import Binding
 from casehub.durations import Duration
 from casehub.envelope import Event, subtypes
-from casehub.errors import SettingsError
+from casehub.errors import InputRefusedError, SettingsError
 from casehub.events import (
     BudgetExhausted,
     DeliberationStarted,
@@ -41,6 +42,7 @@ from casehub.events import (
     WorkerExecutionFinished,
     WorkerScheduled,
 )
+from casehub.inputs import SteerStage
 from casehub.lifecycle import MilestoneStatus
 from casehub.plan import PlanView
 from casehub.policies import OnOutcome
@@ -103,7 +105,18 @@ class PlanningStrategyLoopControl:
         return plan
 
     def gate(self, state: CaseState, binding: Binding) -> str | None:
-        return None if self._structure is None else gate(self._structure, state.control, binding.name)
+        return None
+
+    def inactive(self, state: CaseState, binding: Binding) -> str | None:
+        return None if self._structure is None else inactive(state, self._structure, state.control, binding.name)
+
+    def awaited(self, state: CaseState) -> Sequence[str]:
+        return () if self._structure is None else awaited(state, self._structure, state.control)
+
+    def direct(self, state: CaseState, input: SteerStage) -> Sequence[Event]:
+        if self._structure is None:
+            raise InputRefusedError(f"case {state.id!r} has no stages: its loop control was made over no definition")
+        return direct(state, self._structure, state.control, input)
 
     def settle(self, state: CaseState) -> Iterable[Event]:
         if self._structure is None or not self._structure.stages:
@@ -132,7 +145,7 @@ class PlanningStrategyLoopControl:
             return plan.view(dict.fromkeys(plan.stages, ""), reached)
         parents = {name: structure.stage_of.get(name, "") for name in structure.stages}
         waiting = dict.fromkeys(structure.milestones, MilestoneStatus.PENDING)
-        return plan.view(parents, {**waiting, **reached})
+        return plan.view(parents, {**waiting, **reached}, enabled(state, structure, plan))
 
     def withdraw(self, state: CaseState, eligible: Sequence[Binding]) -> Iterator[Event]:
         plan: PlanState = state.control

@@ -27,8 +27,18 @@ class StageActivated(StageEvent):
 
 
 @dataclass(slots=True, kw_only=True)
+class StageSuspended(StageEvent):
+    """Somebody holds it: what runs in it goes on, nothing new fires in it or in the stages within, it does not complete."""
+
+
+@dataclass(slots=True, kw_only=True)
+class StageResumed(StageEvent):
+    """Somebody lets it go on: it is active again."""
+
+
+@dataclass(slots=True, kw_only=True)
 class StageCompleted(StageEvent):
-    """Everything that it requires has settled."""
+    """Everything that it requires has settled, or somebody completed it: what still ran in it then is called off."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -38,7 +48,7 @@ class StageTerminated(StageEvent):
 
 @dataclass(slots=True, kw_only=True)
 class StageFaulted(StageEvent):
-    """A required item faulted and the stage is declared to fault with it."""
+    """A required item faulted and the stage is declared to fault with it, or somebody faulted it."""
 
 
 # ---- plan items

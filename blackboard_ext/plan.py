@@ -6,7 +6,7 @@ deliberation: a frozen version of it with a write buffer, whose writes become ev
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy as copy_of
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -28,6 +28,8 @@ from blackboard_ext.events import (
     StageActivated,
     StageCompleted,
     StageFaulted,
+    StageResumed,
+    StageSuspended,
     StageTerminated,
 )
 from casehub.binding import Binding
@@ -49,6 +51,7 @@ class StageStatus(StrEnum):
 
     PENDING = "PENDING"
     ACTIVE = "ACTIVE"
+    SUSPENDED = "SUSPENDED"
     COMPLETED = "COMPLETED"
     TERMINATED = "TERMINATED"
     FAULTED = "FAULTED"
@@ -59,8 +62,11 @@ class StageStatus(StrEnum):
 
 
 STAGE_TRANSITIONS: Mapping[StageStatus, frozenset[StageStatus]] = {
-    StageStatus.PENDING: frozenset({StageStatus.ACTIVE, StageStatus.TERMINATED}),
-    StageStatus.ACTIVE: frozenset({StageStatus.COMPLETED, StageStatus.TERMINATED, StageStatus.FAULTED}),
+    StageStatus.PENDING: frozenset({StageStatus.ACTIVE, StageStatus.TERMINATED, StageStatus.FAULTED}),
+    StageStatus.ACTIVE: frozenset(
+        {StageStatus.SUSPENDED, StageStatus.COMPLETED, StageStatus.TERMINATED, StageStatus.FAULTED}
+    ),
+    StageStatus.SUSPENDED: frozenset({StageStatus.ACTIVE, StageStatus.TERMINATED, StageStatus.FAULTED}),
     StageStatus.COMPLETED: frozenset(),
     StageStatus.TERMINATED: frozenset(),
     StageStatus.FAULTED: frozenset(),
@@ -101,13 +107,18 @@ class PlanState:
         """The pending items: highest priority first, then oldest."""
         return by_priority(self.items.values())
 
-    def view(self, parents: Mapping[str, str], milestones: Mapping[str, MilestoneStatus]) -> PlanView:
+    def view(
+        self,
+        parents: Mapping[str, str],
+        milestones: Mapping[str, MilestoneStatus],
+        enabled: Collection[str] = (),
+    ) -> PlanView:
         """This version of the plan, which shares nothing with it that changes. `parents`: of stages, by their names."""
         return PlanView(
             agenda=tuple(self.agenda()),
             running=tuple([item for item in self.items.values() if item.status is ActivationStatus.RUNNING]),
             ended=tuple(self.ended),
-            stages={name: StageView(self.stage(name), parent) for name, parent in parents.items()},
+            stages={name: StageView(self.stage(name), parent, name in enabled) for name, parent in parents.items()},
             milestones=milestones,
             focus=self.focus,
             because=self.because,
@@ -331,6 +342,8 @@ def _folds() -> Iterator[tuple[type[Event], Callable[[PlanState, Any], None]]]:
     yield DeliberationStarted, _asked
     for kind, status in (
         (StageActivated, StageStatus.ACTIVE),
+        (StageSuspended, StageStatus.SUSPENDED),
+        (StageResumed, StageStatus.ACTIVE),
         (StageCompleted, StageStatus.COMPLETED),
         (StageTerminated, StageStatus.TERMINATED),
         (StageFaulted, StageStatus.FAULTED),

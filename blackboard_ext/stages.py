@@ -3,80 +3,132 @@
 In a round every criterion is tested against the state as the round finds it; then exits, completions and entries are
 taken, in this order. So the order of declaration never matters, and a stage that becomes active after its items have
 settled completes in the next round. The number of rounds is bounded by the life cycles themselves.
+
+A stage never stays open within one that has ended, and nothing but its exit moves one that is suspended or lies in a
+suspended one (CMMN 1.1, section 8.4.2).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
-from blackboard_ext.events import StageActivated, StageCompleted, StageFaulted, StageTerminated
+from blackboard_ext.events import StageActivated, StageCompleted, StageEvent, StageFaulted, StageTerminated
 from blackboard_ext.plan import PlanState, StageStatus
 from casehub.envelope import Event
 from casehub.events import WorkerExecutionCancelled
 from casehub.lifecycle import MilestoneStatus
-from casehub.sentry import Facts, StateFacts
+from casehub.sentry import StateFacts
 from casehub.stage import Stage, StageFault
 from casehub.state import CaseState
 from casehub.structure import Structure
 
+# ---- where stages stand
+
+
+def around(structure: Structure, name: str) -> Iterator[str]:
+    """The stages that a member lies in, innermost first."""
+    stage = structure.stage_of.get(name)
+    while stage is not None:
+        yield stage
+        stage = structure.stage_of.get(stage)
+
+
+def held_by(structure: Structure, plan: PlanState, name: str) -> str | None:
+    """The outermost stage around a member that is not active; None when all are."""
+    held = None
+    for stage in around(structure, name):
+        if plan.stage(stage) is not StageStatus.ACTIVE:
+            held = stage
+    return held
+
+
+def suspended(structure: Structure, plan: PlanState, name: str) -> str | None:
+    """The outermost suspended stage of this one and those around it; None when none is."""
+    found = name if plan.stage(name) is StageStatus.SUSPENDED else None
+    for stage in around(structure, name):
+        if plan.stage(stage) is StageStatus.SUSPENDED:
+            found = stage
+    return found
+
+
+def may_enter(state: CaseState, structure: Structure, plan: PlanState, stage: Stage) -> bool:
+    """Whether a stage is pending, all around it are active, and its entry criterion holds."""
+    if plan.stage(stage.name) is not StageStatus.PENDING or held_by(structure, plan, stage.name) is not None:
+        return False
+    return stage.entry is None or stage.entry.holds(StateFacts(state))
+
+
+def enabled(state: CaseState, structure: Structure, plan: PlanState) -> list[str]:
+    """The stages that wait for nothing but somebody who activates them (CMMN: Enabled)."""
+    return [s.name for s in structure.stages.values() if s.manual and may_enter(state, structure, plan, s)]
+
+
+def awaited(state: CaseState, structure: Structure, plan: PlanState) -> list[str]:
+    """The stages that stay as they are until somebody acts on them."""
+    held = [name for name in structure.stages if plan.stage(name) is StageStatus.SUSPENDED]
+    return held + enabled(state, structure, plan)
+
+
+def inactive(state: CaseState, structure: Structure, plan: PlanState, binding: str) -> str | None:
+    """Why the stages hold a binding back, in words; None when they do not."""
+    name = held_by(structure, plan, binding)
+    if name is None:
+        return None
+    status = plan.stage(name)
+    stage = structure.stages[name]
+    remedy = ""
+    if status is StageStatus.SUSPENDED:
+        remedy = "; resume it"
+    elif stage.manual and may_enter(state, structure, plan, stage):
+        remedy = ", and waits for somebody to activate it"
+    return f"its stage {name!r} is {status}{remedy}"
+
+
+# ---- what follows
+
 
 def next_round(state: CaseState, structure: Structure, plan: PlanState) -> list[Event]:
-    """The transitions of one round, with what they call off; empty when nothing follows."""
-    seen = StateFacts(state)
-    fates = _fates(state, structure, plan, seen)
-    own = [stage for stage in structure.stages.values() if stage.name in fates and not _taken(structure, fates, stage)]
-    leaving = [
-        event
-        for stage in own
-        if fates[stage.name] is StageStatus.TERMINATED
-        for event in terminate(state, structure, plan, stage, f"exit: {stage.exit}")
-    ]
-    ending = [
-        event
-        for stage in own
-        if fates[stage.name] is not StageStatus.TERMINATED
-        for event in _end(state, plan, structure, stage, fates[stage.name])
-    ]
-    entering = [event for event in _entries(structure, plan, seen) if not _within(structure, fates, event.stage)]
-    return [*leaving, *ending, *entering]
+    """The transitions of one round, with what they call off; empty when nothing follows. Ends go innermost first."""
+    fates = _fates(state, structure, plan)
+    events: list[Event] = []
+    for exits in (True, False):
+        for name, fate in reversed(fates.items()):
+            if (fate is StageStatus.TERMINATED) is exits and not _taken(structure, fates, name):
+                events += _end(state, structure, plan, structure.stages[name], fate)
+    for stage in structure.stages.values():
+        if not stage.manual and not _taken(structure, fates, stage.name) and may_enter(state, structure, plan, stage):
+            events.append(
+                StageActivated(stage=stage.name, reason="" if stage.entry is None else f"entry: {stage.entry}")
+            )
+    return events
 
 
-def gate(structure: Structure, plan: PlanState, binding: str) -> str | None:
-    """Why the stages hold a binding back, in words; None when they do not."""
-    stage = structure.stage_of.get(binding)
-    while stage is not None:
-        status = plan.stage(stage)
-        if status is not StageStatus.ACTIVE:
-            return f"its stage {stage!r} is {status}"
-        stage = structure.stage_of.get(stage)
-    return None
-
-
-def terminate(
-    state: CaseState, structure: Structure, plan: PlanState, stage: Stage, reason: str, by: str = "engine"
+def end(
+    state: CaseState, structure: Structure, plan: PlanState, stage: Stage, event: StageEvent, members: Collection[str]
 ) -> Iterator[Event]:
-    """End a stage and all within it, innermost first, and call off what runs in them."""
-    yield from _clear(state, structure, plan, stage, stage.members, by)
-    yield from call_off(state, stage.members, f"stage {stage.name!r} is TERMINATED")
-    yield StageTerminated(stage=stage.name, reason=reason, by=by)
-
-
-def _clear(
-    state: CaseState, structure: Structure, plan: PlanState, stage: Stage, members: Iterable[str], by: str = "engine"
-) -> Iterator[Event]:
-    """End the stages among these members of a stage; one that has ended may have optional work left in it."""
-    for member in members:
+    """End a stage by its event, the open stages within it first; what runs in these `members` of it is called off."""
+    for member in sorted(stage.members):
         nested = structure.stages.get(member)
         if nested is None:
             continue
         if not plan.stage(member).ended:
-            yield from terminate(state, structure, plan, nested, f"its parent {stage.name!r} ended", by)
-        else:
-            yield from _clear(state, structure, plan, nested, nested.members, by)
-            yield from call_off(state, nested.members, f"its parent {stage.name!r} ended")
+            gone = StageTerminated(stage=member, reason=f"its parent {stage.name!r} ended", by=event.by)
+            yield from end(state, structure, plan, nested, gone, nested.members)
+        elif member in members:
+            yield from _left(state, structure, nested, f"its parent {stage.name!r} ended")
+    yield from _call_off(state, members, f"stage {stage.name!r} is {event.name.removeprefix('STAGE_')}")
+    yield event
 
 
-def call_off(state: CaseState, bindings: tuple[str, ...] | frozenset[str], reason: str) -> Iterator[Event]:
+def _left(state: CaseState, structure: Structure, stage: Stage, reason: str) -> Iterator[Event]:
+    """Call off what still runs within a stage that has ended: optional work that its completion left alone."""
+    for member in sorted(stage.members):
+        if member in structure.stages:
+            yield from _left(state, structure, structure.stages[member], reason)
+    yield from _call_off(state, stage.members, reason)
+
+
+def _call_off(state: CaseState, bindings: Collection[str], reason: str) -> Iterator[Event]:
     """Cancel the activations in flight of these bindings."""
     for activation in list(state.activations.values()):
         if activation.binding in bindings:
@@ -89,67 +141,49 @@ def call_off(state: CaseState, bindings: tuple[str, ...] | frozenset[str], reaso
             )
 
 
-def _fates(state: CaseState, structure: Structure, plan: PlanState, seen: Facts) -> dict[str, StageStatus]:
-    """How each active stage that ends in this round would end, left to itself."""
+def _fates(state: CaseState, structure: Structure, plan: PlanState) -> dict[str, StageStatus]:
+    """How each open stage that ends in this round ends, if no stage around it does, outermost first."""
+    seen = StateFacts(state)
     fates: dict[str, StageStatus] = {}
     for stage in structure.stages.values():
-        required = stage.required
-        if plan.stage(stage.name) is not StageStatus.ACTIVE:
+        if plan.stage(stage.name) not in (StageStatus.ACTIVE, StageStatus.SUSPENDED):
             continue
         if stage.exit is not None and stage.exit.holds(seen):
             fates[stage.name] = StageStatus.TERMINATED
+        elif suspended(structure, plan, stage.name) is not None:
+            continue
         elif stage.on_fault is StageFault.FAULT and _faulty(state, plan, structure, stage):
             fates[stage.name] = StageStatus.FAULTED
-        elif (
-            stage.autocomplete and required and all(_settled(state, plan, structure.stages, name) for name in required)
-        ):
+        elif stage.autocomplete and stage.required and _all_settled(state, plan, structure, stage):
             fates[stage.name] = StageStatus.COMPLETED
+    for name in list(fates):  # a stage completes in the round after the stages within it have ended
+        for parent in around(structure, name):
+            if fates.get(parent) is StageStatus.COMPLETED:
+                del fates[parent]
     return fates
 
 
-def _taken(structure: Structure, fates: Mapping[str, StageStatus], stage: Stage) -> bool:
-    """Whether a stage around this one ends in this round and takes it along; a completed one takes its companions."""
-    name, parent = stage.name, structure.stage_of.get(stage.name)
-    while parent is not None:
-        fate = fates.get(parent)
-        if fate is not None and (fate is not StageStatus.COMPLETED or name in structure.stages[parent].companions):
-            return True
-        name, parent = parent, structure.stage_of.get(parent)
-    return False
+def _taken(structure: Structure, fates: Mapping[str, StageStatus], name: str) -> bool:
+    """Whether a stage around this one ends in this round and takes it along."""
+    return any(parent in fates for parent in around(structure, name))
 
 
-def _within(structure: Structure, fates: Mapping[str, StageStatus], name: str) -> bool:
-    """Whether a stage around this one ends in this round."""
-    parent = structure.stage_of.get(name)
-    while parent is not None and parent not in fates:
-        parent = structure.stage_of.get(parent)
-    return parent is not None
-
-
-def _end(state: CaseState, plan: PlanState, structure: Structure, stage: Stage, fate: StageStatus) -> Iterator[Event]:
-    faulted = fate is StageStatus.FAULTED
-    members = [name for name in stage.members if faulted or name in stage.companions]
-    yield from _clear(state, structure, plan, stage, members)
-    yield from call_off(state, frozenset(members), f"stage {stage.name!r} is {fate}")
-    if faulted:
-        yield StageFaulted(stage=stage.name, reason=f"{', '.join(_faulty(state, plan, structure, stage))} faulted")
+def _end(state: CaseState, structure: Structure, plan: PlanState, stage: Stage, fate: StageStatus) -> Iterator[Event]:
+    if fate is StageStatus.TERMINATED:
+        event: StageEvent = StageTerminated(stage=stage.name, reason=f"exit: {stage.exit}")
+    elif fate is StageStatus.FAULTED:
+        event = StageFaulted(stage=stage.name, reason=f"{', '.join(_faulty(state, plan, structure, stage))} faulted")
     else:
-        yield StageCompleted(stage=stage.name, reason=f"{', '.join(stage.required)} settled")
+        event = StageCompleted(stage=stage.name, reason=f"{', '.join(sorted(stage.required))} settled")
+    members = stage.companions if fate is StageStatus.COMPLETED else stage.members
+    return end(state, structure, plan, stage, event, members)
 
 
-def _faulty(state: CaseState, plan: PlanState, structure: Structure, stage: Stage) -> list[str]:
-    return [name for name in stage.required if _faulted(state, plan, structure.stages, name)]
+# ---- members
 
 
-def _entries(structure: Structure, plan: PlanState, seen: Facts) -> Iterator[StageActivated]:
-    for stage in structure.stages.values():
-        if plan.stage(stage.name) is not StageStatus.PENDING:
-            continue
-        parent = structure.stage_of.get(stage.name)
-        if parent is not None and plan.stage(parent) is not StageStatus.ACTIVE:
-            continue
-        if stage.entry is None or stage.entry.holds(seen):
-            yield StageActivated(stage=stage.name, reason="" if stage.entry is None else f"entry: {stage.entry}")
+def _all_settled(state: CaseState, plan: PlanState, structure: Structure, stage: Stage) -> bool:
+    return all(_settled(state, plan, structure.stages, name) for name in stage.required)
 
 
 def _settled(state: CaseState, plan: PlanState, stages: Mapping[str, Stage], name: str) -> bool:
@@ -166,6 +200,10 @@ def _settled(state: CaseState, plan: PlanState, stages: Mapping[str, Stage], nam
         and firing.in_flight is None
         and not firing.outcome.endswith("CANCELLED")
     )
+
+
+def _faulty(state: CaseState, plan: PlanState, structure: Structure, stage: Stage) -> list[str]:
+    return [name for name in sorted(stage.required) if _faulted(state, plan, structure.stages, name)]
 
 
 def _faulted(state: CaseState, plan: PlanState, stages: Mapping[str, Stage], name: str) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, Protocol, TypeVar, cast, get_args
 
+from casehub.case_stage import CaseStage
 from casehub.context import CaseContext, Fact
 from casehub.decision import READ, Decision, DecisionReplay, decisions_of
 from casehub.durations import Duration, duration
@@ -24,7 +25,7 @@ from casehub.errors import (
 from casehub.events import CaseId, ContextChanged, Event, WorkerScheduled
 from casehub.explanation import Explanation
 from casehub.hindsight import replay_decisions
-from casehub.inputs import Cancel, Resume, Suspend, Write
+from casehub.inputs import Cancel, Input, Resume, Suspend, Write
 from casehub.lifecycle import CaseStatus
 from casehub.plan import PlanView
 from casehub.query import CaseLog
@@ -109,6 +110,10 @@ class Case:
         runtime = self._hub.runtime
         return CaseLog(runtime.store.log, self.id, "", self._hub.tenant, now=runtime.clock.now())
 
+    def stage(self, name: str) -> CaseStage:
+        """One stage of the case, to be activated, completed, terminated, faulted, suspended or resumed by hand."""
+        return CaseStage(name, self._submit)
+
     def facts(self, name: str) -> FactHistory:
         """One fact through time: its history, and the chain of causes that led to it."""
         return FactHistory(self, name)
@@ -192,11 +197,11 @@ class Case:
 
     async def suspend(self, *, by: str = "user", reason: str = "") -> None:
         """Hold the case: results of what runs are taken, nothing new fires. Raises `IllegalTransitionError`."""
-        await (await self._hub.pump(self.id)).submit(Suspend(by=by, reason=reason))
+        await self._submit(Suspend(by=by, reason=reason))
 
     async def resume(self, *, by: str = "user", reason: str = "") -> None:
         """Let a suspended case go on. Raises `IllegalTransitionError` for one that is not suspended."""
-        await (await self._hub.pump(self.id)).submit(Resume(by=by, reason=reason))
+        await self._submit(Resume(by=by, reason=reason))
 
     async def cancel(self, *, by: str = "user", reason: str = "", grace: Duration = "5s") -> None:
         """End the case now, and wait up to `grace` until what was running has come to its end."""
@@ -207,9 +212,12 @@ class Case:
 
     async def kill(self, *, by: str = "user", reason: str = "") -> None:
         """End the case now, and wait for nothing that was running."""
-        await (await self._hub.pump(self.id)).submit(Cancel(by=by, reason=reason))
+        await self._submit(Cancel(by=by, reason=reason))
 
     # ---- how
+
+    async def _submit(self, input: Input) -> Turn:
+        return await (await self._hub.pump(self.id)).submit(input)
 
     async def _write(self, write: Write) -> None:
         pump = await self._hub.pump(self.id)

@@ -24,10 +24,12 @@ from pydantic_core import from_json, to_json
 from casehub import errors
 from casehub.adapters.codec import from_json as event_from_json
 from casehub.case import Wait
+from casehub.case_stage import CaseStage
 from casehub.durations import Duration, in_words
 from casehub.errors import CaseHubError, LimitError, NotReachableError, SettingsError
 from casehub.events import CaseId, Event
 from casehub.explanation import Explanation, Verdict
+from casehub.inputs import SteerStage
 from casehub.lifecycle import CaseStatus
 from casehub.structure import Structure
 
@@ -270,6 +272,14 @@ class RemoteCase:
 
     async def kill(self, *, by: str = "user", reason: str = "") -> None:
         await self._ask("kill", by=by, reason=reason)
+
+    def stage(self, name: str) -> CaseStage:
+        return CaseStage(name, self._steer)
+
+    async def _steer(self, input: SteerStage) -> None:
+        await self._ask(
+            "stage", stage=input.stage, act=input.verb.value, by=input.by, reason=input.reason, key=input.key
+        )
 
     async def _ask(self, verb: str, **arguments: Any) -> Any:
         return await self._client._ask(verb, case=self.id, **arguments)

@@ -30,6 +30,7 @@ from casehub.errors import CaseHubError, HubClosedError, InputRefusedError, Limi
 from casehub.events import EVENT_TYPES, CaseId, Event
 from casehub.hub import CaseHub
 from casehub.lookup import release
+from casehub.stage import StageVerb
 from casehub.stepping import Stepper
 
 log = structlog.get_logger("casehub.control")
@@ -62,6 +63,7 @@ class Verbs:
                 "quiescent",
                 "resume",
                 "signal",
+                "stage",
                 "start",
                 "status",
                 "step",
@@ -121,6 +123,11 @@ class Verbs:
 
     async def resume(self, case: str, by: str = "user", reason: str = "") -> None:
         await self._hub.case(case).resume(by=by, reason=reason)
+
+    async def stage(
+        self, case: str, stage: str, act: StageVerb, by: str = "user", reason: str = "", key: str = ""
+    ) -> None:
+        await self._hub.case(case).stage(stage).steer(act, by=by, reason=reason, key=key)
 
     async def cancel(self, case: str, by: str = "user", reason: str = "", grace: str = "5s") -> None:
         await self._hub.case(case).cancel(by=by, reason=reason, grace=grace)

@@ -205,6 +205,7 @@ class CaseDefinition:
         companions: Iterable[str | Callable[..., Any]] = (),
         autocomplete: bool = True,
         on_fault: StageFault | str = StageFault.SETTLE,
+        manual: bool = False,
     ) -> None:
         """Declare a stage: its members are workers (or the names of bindings), milestones and other stages.
 
@@ -225,6 +226,7 @@ class CaseDefinition:
                 frozenset(self._member(each) for each in companions),
                 autocomplete,
                 StageFault(on_fault),
+                manual,
             )
         )
 

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 
 class Verdict(StrEnum):
-    """Whether a binding may fire, or the first thing that holds it back."""
+    """Whether a binding may fire, or the first thing that holds it back. `GATED`: the loop control's own gate."""
 
     ELIGIBLE = "ELIGIBLE"
     MISSING_FACTS = "MISSING_FACTS"
@@ -17,6 +17,7 @@ class Verdict(StrEnum):
     IN_FLIGHT = "IN_FLIGHT"
     RETRY_WAIT = "RETRY_WAIT"
     STAGE_INACTIVE = "STAGE_INACTIVE"
+    GATED = "GATED"
     NOT_SELECTED = "NOT_SELECTED"
     LIMIT = "LIMIT"
     BUDGET = "BUDGET"

@@ -27,9 +27,9 @@ from casehub.events import CaseId, TimerId, WorkerEvent, WorkerExecutionFailed
 from casehub.hub import CaseHub
 from casehub.inputs import Input, Reported, Start, TimerDue, Write
 from casehub.lifecycle import ActivationStatus
-from casehub.spi import Answer, DueTimer, LoopControl
+from casehub.spi import Answer, DueTimer, LoopControl, WorksStages
 from casehub.state import CaseState
-from casehub.structure import started_with
+from casehub.structure import Structure, started_with
 from casehub.timeline import Moment, Timeline
 from casehub.view import CaseView
 
@@ -67,6 +67,10 @@ class LogLoopControl:
         self.react = own.react
         self.settle = own.settle
         self.view = own.view
+        if isinstance(own, WorksStages):
+            over: Callable[[Structure], LoopControl] = own.over
+            self.over = lambda structure: LogLoopControl(over(structure), told)
+            self.inactive, self.awaited, self.direct = own.inactive, own.awaited, own.direct
 
     def gate(self, state: CaseState, binding: Binding) -> str | None:
         return "the log tells when it has run" if binding.name in self._told else self._own.gate(state, binding)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from casehub.events import ActivationId, Event, TimerId
+from casehub.stage import StageVerb
 from casehub.values import Plain
 
 NEVER = datetime.min.replace(tzinfo=UTC)
@@ -129,6 +130,15 @@ class Resume(Input):
 class Cancel(Input):
     """End the case now; what runs is called off."""
 
+    reason: str = ""
+
+
+@dataclass(slots=True, kw_only=True)
+class SteerStage(Input):
+    """Do something to one stage. What comes of it is the loop control's to say."""
+
+    stage: str
+    verb: StageVerb
     reason: str = ""
 
 

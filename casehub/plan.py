@@ -31,10 +31,14 @@ class PlanItem:
 
 @dataclass(frozen=True, slots=True)
 class StageView:
-    """Where a stage stands, in the words of the loop control that works it. `parent`: the stage it lies in, if any."""
+    """Where a stage stands, in the words of the loop control that works it. `parent`: the stage it lies in, if any.
+
+    `enabled`: it is pending and waits for nothing but somebody who activates it (CMMN: Enabled).
+    """
 
     status: str
     parent: str = ""
+    enabled: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 from casehub.binding import Binding
 from casehub.durations import Duration
 from casehub.events import CaseId, Envelope, Event, TimerId
+from casehub.inputs import SteerStage
 from casehub.lifecycle import CaseStatus
 from casehub.plan import PlanView
 from casehub.query import EventLog
@@ -229,6 +230,21 @@ class WorksStages(Protocol):
 
     def over(self, structure: Structure) -> LoopControl:
         """The same loop control for the cases of one definition."""
+        ...
+
+    def inactive(self, state: CaseState, binding: Binding) -> str | None:
+        """Why the stages that a binding lies in hold it back, in words; None when they do not."""
+        ...
+
+    def awaited(self, state: CaseState) -> Sequence[str]:
+        """The stages that stay as they are until somebody acts on them: to be activated by hand, or suspended."""
+        ...
+
+    def direct(self, state: CaseState, input: SteerStage) -> Iterable[Event]:
+        """The events that somebody's verb comes to.
+
+        Raises `InputRefusedError` for a stage that is none, `IllegalTransitionError` where the life cycle forbids it.
+        """
         ...
 
 

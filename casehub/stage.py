@@ -13,6 +13,17 @@ from enum import StrEnum
 from casehub.sentry import Sentry
 
 
+class StageVerb(StrEnum):
+    """What somebody can do to one stage of a case."""
+
+    ACTIVATE = "activate"
+    COMPLETE = "complete"
+    TERMINATE = "terminate"
+    FAULT = "fault"
+    SUSPEND = "suspend"
+    RESUME = "resume"
+
+
 class StageFault(StrEnum):
     """What a required item that faults does to its stage: it `SETTLE`s like any other, or `FAULT`s the stage."""
 
@@ -26,7 +37,8 @@ class Stage:
 
     `entry`: when it may become active (None: as soon as its parent is); `exit`: when it is terminated; `optional` and
     `companions`: members that its completion does not wait for, companions being called off with it; `autocomplete`:
-    it completes when everything required has settled; `on_fault`: see `StageFault`.
+    it completes when everything required has settled; `on_fault`: see `StageFault`; `manual`: where its entry holds, it
+    still waits for somebody to activate it.
     """
 
     name: str
@@ -37,6 +49,7 @@ class Stage:
     companions: frozenset[str] = frozenset()
     autocomplete: bool = True
     on_fault: StageFault = StageFault.SETTLE
+    manual: bool = False
 
     @property
     def required(self) -> tuple[str, ...]:
@@ -51,6 +64,21 @@ def parents(stages: Mapping[str, Stage]) -> dict[str, str]:
         for member in stage.members:
             found.setdefault(member, stage.name)
     return found
+
+
+def outermost_first(stages: Mapping[str, Stage]) -> dict[str, Stage]:
+    """The stages by depth, then by name: an order that does not depend on the one of declaration."""
+    above = parents(stages)
+
+    def depth(name: str) -> int:
+        around: list[str] = []
+        step = above.get(name)
+        while step is not None and step not in around:
+            around.append(step)
+            step = above.get(step)
+        return len(around)
+
+    return {name: stages[name] for name in sorted(stages, key=lambda name: (depth(name), name))}
 
 
 def cycles(stages: Mapping[str, Stage]) -> Iterator[tuple[str, ...]]:

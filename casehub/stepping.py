@@ -19,7 +19,7 @@ from casehub.engine.live import LiveCase
 from casehub.envelope import new_case_id
 from casehub.events import CaseId, ContextChanged, DeliberationFinished, Event, SelectionDropped, WorkerScheduled
 from casehub.hub import CaseHub
-from casehub.spi import Answer, LoopControl
+from casehub.spi import Answer, LoopControl, WorksStages
 from casehub.values import ABSENT, Absent, Plain
 from casehub.view import CaseView
 
@@ -132,6 +132,13 @@ class SteppingLoopControl:
         self.gate = inner.gate
         self.settle = inner.settle
         self.view = inner.view
+        if isinstance(inner, WorksStages):
+            self.over, self.inactive, self.awaited, self.direct = (
+                inner.over,
+                inner.inactive,
+                inner.awaited,
+                inner.direct,
+            )
 
     async def select(self, case: CaseView, eligible: Sequence[Binding]) -> Answer:
         await self._turnstile.wait(case.id, [binding.name for binding in eligible])

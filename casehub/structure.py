@@ -20,7 +20,7 @@ from casehub.goals import Goal, GoalExpression, Milestone
 from casehub.policies import Refire
 from casehub.schedule import Schedule
 from casehub.sentry import Present, Sentry
-from casehub.stage import Stage, parents
+from casehub.stage import Stage, outermost_first, parents
 from casehub.values import ABSENT, FactType, Plain
 from casehub.wiring import Source, Wires, WiringError
 
@@ -34,9 +34,9 @@ class Structure:
 
     `types`: of every fact it knows; `inputs`: facts that `start` takes, True where they are required; `brought`: facts
     that may come from outside later; `readers`, `milestones_of`, `goals_of`: from a fact to what reads it;
-    `stage_of`: from a member to its stage; `triggered`: from an event class to the bindings that wait for it;
-    `timed`: from a timer to the binding and the schedule that it is for; `hash`: of names, reads, writes, policies and
-    conditions, not of function bodies.
+    `stages`: outermost first, then by name; `stage_of`: from a member to its stage; `triggered`: from an event class to the
+    bindings that wait for it; `timed`: from a timer to the binding and the schedule that it is for; `hash`: of names, reads,
+    writes, policies and conditions, not of function bodies.
     """
 
     definition: CaseDefinition
@@ -121,7 +121,7 @@ def structure_of(definition: CaseDefinition, execution: type, view: type) -> tup
             if name not in declared and (name in written or name in required or name in brought)
         ]
     named = {binding.name: binding for binding in bindings}
-    stages = {stage.name: _stage(stage, wires, problems) for stage in definition.stages}
+    stages = outermost_first({stage.name: _stage(stage, wires, problems) for stage in definition.stages})
     structure = Structure(
         definition=definition,
         name=definition.name,
@@ -275,7 +275,7 @@ def _hash(definition: CaseDefinition, bindings: list[Binding], milestones: list[
     lines += [f"{m.name} {m.when} {m.entry} {m.sla}" for m in milestones]
     lines += [f"{g.name} {g.when} {g.failure}" for g in goals]
     lines += [
-        f"{s.name} {s.members} {s.entry} {s.exit} {sorted(s.optional)} {sorted(s.companions)} {s.autocomplete} {s.on_fault}"
+        f"{s.name} {s.members} {s.entry} {s.exit} {sorted(s.optional)} {sorted(s.companions)} {s.autocomplete} {s.on_fault} {s.manual}"
         for s in definition.stages
     ]
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]

@@ -50,6 +50,7 @@ LAYERS = {
     "extension": ("blackboard_ext",),
     "composition": (
         "casehub.case",
+        "casehub.case_stage",
         "casehub.control",
         "casehub.control_server",
         "casehub.export",

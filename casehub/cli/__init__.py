@@ -89,13 +89,19 @@ case.command(
 )
 case.command("casehub.cli.verbs:resume_app", name="resume", help="Let a suspended case go on.", sort_key=8)
 case.command(
-    "casehub.cli.verbs:cancel_app",
-    name="cancel",
-    help="End a case, and give what runs a moment to come to its end.",
+    "casehub.cli.verbs:stage_app",
+    name="stage",
+    help="Activate, complete, terminate, fault, suspend or resume one stage.",
     sort_key=9,
 )
 case.command(
-    "casehub.cli.verbs:kill_app", name="kill", help="End a case now, and wait for nothing that runs.", sort_key=10
+    "casehub.cli.verbs:cancel_app",
+    name="cancel",
+    help="End a case, and give what runs a moment to come to its end.",
+    sort_key=10,
+)
+case.command(
+    "casehub.cli.verbs:kill_app", name="kill", help="End a case now, and wait for nothing that runs.", sort_key=11
 )
 
 events.command("casehub.cli.history:list_app", name="list", help="List events, oldest first.", sort_key=0)

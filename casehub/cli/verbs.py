@@ -1,4 +1,4 @@
-"""Commands that act on a case: `case signal`, `case suspend`, `case resume`, `case cancel`, `case kill`."""
+"""Commands that act on a case: `case signal`, `case stage`, `case suspend`, `case resume`, `case cancel`, `case kill`."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from casehub.control import RemoteCase
 from casehub.durations import duration
 from casehub.errors import SettingsError
 from casehub.hub import CaseHub
+from casehub.stage import StageVerb
 
 Id = Annotated[str, Parameter(help="The case.")]
 Reason = Annotated[str, Parameter(help="Why; it is kept in the log.")]
@@ -61,6 +62,40 @@ async def signal_case(
         with known(session, id), meant(brought), progress(f"case {id}: waiting for it"):
             await at.case(id).signal(what, by=session.by, reason=reason, key=key, wait=until, timeout=limit)
         await _tell(at, id, whole=until != "turn")
+
+
+stage_app = App(
+    name="stage",
+    help_epilogue="""A verb is one of: activate, complete, terminate, fault, suspend, resume.
+Without a running 'casehub up' the case is worked here until it rests; suspend only notes it.
+
+Examples:
+  casehub case stage ID review activate --by user:ada
+  casehub case stage ID review suspend --reason "waiting for legal"
+  casehub case stage ID intake complete --reason "done by phone"
+  casehub case stage ID intake terminate --key call-7   # safe to repeat""",
+)
+
+
+@stage_app.default
+async def steer_stage(
+    id: Id,
+    stage: Annotated[str, Parameter(help="The stage.")],
+    verb: Annotated[StageVerb, Parameter(help="What to do to it.")],
+    /,
+    *,
+    reason: Reason = "",
+    key: Annotated[str, Parameter(help="Makes it safe to repeat.")] = "",
+    common: Acting | None = None,
+) -> None:
+    """Activate, complete, terminate, fault, suspend or resume one stage of a case."""
+    session = Session(common)
+    await _act(
+        session,
+        id,
+        lambda case: case.stage(stage).steer(verb, by=session.by, reason=reason, key=key),
+        works=verb is not StageVerb.SUSPEND,
+    )
 
 
 suspend_app = App(

@@ -10,6 +10,7 @@ Pure, from the input to what follows from it:
     answers       what is an answer of a loop control, and what is none
     endings       how a case ends, and what is called off before
     quiescence    what a case comes to in which nothing moves
+    staging       what stages and gates hold back
     timekeeping   which timers a case has for schedules, and what they come to
     limits        limits and budgets, and what they hold back
     choreography  the default loop control

@@ -106,7 +106,10 @@ class Deliberations:
 
     def due(self, state: CaseState, eligible: Sequence[Binding]) -> bool:
         """Whether the loop control is to be asked now."""
-        if not eligible or self.under_way is not None or BACKOFF in state.timers:
+        if not eligible:
+            self.base = None  # what becomes eligible again is asked about again, on whatever facts
+            return False
+        if self.under_way is not None or BACKOFF in state.timers:
             return False
         return self._reconsider or fingerprint(state, eligible) != self.base
 

@@ -33,9 +33,10 @@ from casehub.events import (
     WorkerExecutionStarted,
     WorkerResultDropped,
 )
-from casehub.inputs import Adopt, Input, Recover, Resume, Returned, Start, Suspend, TimerDue, Write
+from casehub.inputs import Adopt, Input, Recover, Resume, Returned, Start, SteerStage, Suspend, TimerDue, Write
 from casehub.lifecycle import ActivationStatus, CaseStatus, check_case
 from casehub.policies import OnOutcome
+from casehub.spi import LoopControl, WorksStages
 from casehub.state import CaseState
 from casehub.structure import Structure
 from casehub.values import ABSENT, Absent, Plain, copy, plain, same
@@ -50,6 +51,7 @@ class Intake:
 
     state: CaseState
     structure: Structure
+    loop: LoopControl
     chance: random.Random
 
     def start(self, input: Start) -> Iterator[Event]:
@@ -128,6 +130,15 @@ class Intake:
     def suspend(self, input: Suspend) -> Iterator[Event]:
         check_case(self.state.id, "be suspended", self.state.status, CaseStatus.SUSPENDED)
         yield CaseStatusChanged(before=self.state.status, after=CaseStatus.SUSPENDED, reason=input.reason, by=input.by)
+
+    def steer_stage(self, input: SteerStage) -> Iterable[Event]:
+        self._open(f"{input.verb} a stage")
+        if not isinstance(self.loop, WorksStages):
+            raise InputRefusedError(
+                f"case {self.state.id!r} has no stage {input.stage!r}: its loop control, {type(self.loop).__name__}, works "
+                "none; declare stages and give CaseHub a PlanningStrategyLoopControl as loop="
+            )
+        return self.loop.direct(self.state, input)
 
     def recover(self, input: Recover) -> Iterator[Event]:
         state = self.state
@@ -315,6 +326,7 @@ INTAKE: dict[type[Input], Callable[[Intake, Any], Iterable[Event]]] = {
     TimerDue: Intake.timer_due,
     Suspend: Intake.suspend,
     Resume: Intake.resume,
+    SteerStage: Intake.steer_stage,
     Recover: Intake.recover,
     Adopt: Intake.adopt,
 }

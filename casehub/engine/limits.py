@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from casehub.binding import Binding
+from casehub.engine.staging import inactive
 from casehub.events import BudgetExhausted, Event, LimitReached, TimerId, TimerSet
 from casehub.explanation import Verdict
 from casehub.policies import Budget
@@ -16,10 +17,13 @@ from casehub.structure import Structure
 def hold(
     state: CaseState, structure: Structure, loop: LoopControl, binding: Binding
 ) -> tuple[Verdict, str, float] | None:
-    """What else holds an eligible binding back: a gate, a limit, a budget. With what it is and its bound."""
+    """What else holds an eligible binding back: a stage, a gate, a limit, a budget. With what it is and its bound."""
+    outside = inactive(state, structure, loop, binding)
+    if outside is not None:
+        return Verdict.STAGE_INACTIVE, outside, 0
     gated = loop.gate(state, binding)
     if gated is not None:
-        return Verdict.STAGE_INACTIVE, gated, 0
+        return Verdict.GATED, gated, 0
     limits = structure.definition.limits
     firing = state.firings.get(binding.name)
     bound = binding.policy.limit or limits.firings_per_binding
@@ -43,7 +47,7 @@ def hold(
 def held_back(held: tuple[Verdict, str, float]) -> str:
     """What `hold` said, in words."""
     verdict, what, bound = held
-    return what if verdict is Verdict.STAGE_INACTIVE else f"held back by {what} ({bound:g})"
+    return what if verdict in (Verdict.STAGE_INACTIVE, Verdict.GATED) else f"held back by {what} ({bound:g})"
 
 
 def withheld(

@@ -24,6 +24,7 @@ from casehub.engine.limits import held_back, hold, withheld
 from casehub.engine.quiescence import at_rest
 from casehub.engine.reactors import REACTORS, Reactor, at_start
 from casehub.engine.reports import reported
+from casehub.engine.staging import staged
 from casehub.engine.timekeeping import wind
 from casehub.errors import CaseHubError, InputRefusedError, LoopControlError
 from casehub.events import (
@@ -85,7 +86,7 @@ class LiveCase:
         self.log = log
         self.agenda = Agenda(structure, state)
         self.deliberations = Deliberations()
-        self._intake = Intake(state, structure, chance)
+        self._intake = Intake(state, structure, loop, chance)
         self._turn = Turn(Envelope(case=state.id, at=state.changed_at or NEVER))
         self._fault: CaseFaulted | None = None
         self._handles = loop.handles
@@ -190,9 +191,8 @@ class LiveCase:
         """Remember the outcome that faults the case by its binding's policy."""
         if event.then == OnOutcome.FAULT_CASE:
             why = getattr(event, "message", "") or getattr(event, "reason", "") or event.name
-            self._fault = CaseFaulted(
-                before=self.state.status, reason=f"worker {event.worker!r}: {why}", cause=event.version
-            )
+            reason = f"worker {event.worker!r}: {why}"
+            self._fault = CaseFaulted(before=self.state.status, reason=reason, cause=event.version)
 
     def _end(self, end: CaseEnded) -> None:
         """End the case: what is in flight is called off first, so that the end is the last event of the log."""
@@ -230,9 +230,7 @@ class LiveCase:
             if state.deliberating:
                 self._record(self.deliberations.cancel(state))
             return
-        eligible = self.agenda.refresh(state)
-        if self.structure.stages:
-            eligible = [binding for binding in eligible if self.loop.gate(state, binding) is None]
+        eligible = self._eligible()
         asked = state.deliberation
         if self.loop.immediate:
             if eligible:
@@ -254,6 +252,10 @@ class LiveCase:
         if not self.loop.immediate and self._handles and isinstance(self.loop, KeepsAgenda):
             self._record(self.loop.withdraw(self.state, eligible))
 
+    def _eligible(self) -> Sequence[Binding]:
+        """The eligible bindings that no stage holds back, in order of declaration."""
+        return staged(self.state, self.structure, self.loop, self.agenda.refresh(self.state))
+
     def _transitions(self) -> bool:
         """Let the loop control take its transitions, round by round; whether the case goes on after them."""
         events: Sequence[Event] = ()
@@ -263,9 +265,7 @@ class LiveCase:
             self._record(events)
             if self.state.status.ended:
                 return False
-        reason = (
-            f"its stages did not come to rest in {ROUNDS} rounds; last: {', '.join(event.name for event in events)}"
-        )
+        reason = f"its stages did not come to rest in {ROUNDS} rounds; last: {', '.join(e.name for e in events)}"
         self._end(CaseFaulted(before=self.state.status, reason=reason))
         return False
 
@@ -308,8 +308,7 @@ class LiveCase:
     def _rest(self, left: Sequence[Binding]) -> None:
         """Nothing runs and nothing fires: say what that comes to."""
         state, awaiting = self.state, bool(self.deliberations.awaiting)
-        eligible = self.agenda.eligible.values()
-        event = at_rest(state, self.structure, self.loop, eligible, self._explained, awaiting=awaiting)
+        event = at_rest(state, self.structure, self.loop, self._eligible(), self._explained, awaiting=awaiting)
         if isinstance(event, CaseEnded):
             self._end(event)
         elif isinstance(event, CaseStalled) and self.deliberations.hand_over(self.loop):
@@ -321,7 +320,7 @@ class LiveCase:
 
     def _deliberated(self, input: Deliberated) -> Iterable[Event]:
         state, deliberations = self.state, self.deliberations
-        before = fingerprint(state, self.agenda.refresh(state))
+        before = fingerprint(state, self._eligible())
         events, fire = deliberations.answer(state, self.agenda.eligible, input)
         self._record(events)
         if events:
@@ -329,7 +328,7 @@ class LiveCase:
             self._record(fallen)
             if state.status.active and not fallen:
                 self._fire(fire)
-            deliberations.settle(state, before, self.agenda.refresh(state))
+            deliberations.settle(state, before, self._eligible())
         return ()
 
     # ---- looking in

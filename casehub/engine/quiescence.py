@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterator
 
 from casehub.binding import Binding
 from casehub.engine.limits import hold
+from casehub.engine.staging import stages_wait
 from casehub.events import CaseCompleted, CaseStalled, CaseStatusChanged, Event, MilestoneSlaViolated
 from casehub.explanation import Explanation, Verdict
 from casehub.lifecycle import CaseStatus
@@ -28,12 +29,13 @@ def at_rest(
     `eligible`: what is held back or was not chosen; `awaiting`: a deferred answer is still to come.
     """
     deferred = awaiting or _moved_by_a_timer(state, structure, loop)
+    steered = stages_wait(state, structure, loop)
     at_quiescence = structure.definition.at_quiescence
-    if at_quiescence and not eligible and not deferred:
+    if at_quiescence and not (eligible or deferred or steered):
         return CaseCompleted(before=state.status, reason="quiescent")
     endless = structure.completion is None and structure.done_when is None and not at_quiescence
     refused = not deferred and any(hold(state, structure, loop, binding) is None for binding in eligible)
-    if not refused and (deferred or structure.brought or endless):
+    if not refused and (deferred or steered or structure.brought or endless):
         if state.status is CaseStatus.RUNNING:
             return CaseStatusChanged(before=CaseStatus.RUNNING, after=CaseStatus.WAITING)
     elif not state.stalled:

@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from casehub.binding import Binding
+from casehub.engine.staging import closed
 from casehub.events import Event, TimerCancelled, TimerFired, TimerId, TimerSet
 from casehub.policies import Refire
 from casehub.schedule import PURPOSE, At, CatchUp, Schedule, moment_of
@@ -31,7 +32,7 @@ def wind(state: CaseState, structure: Structure, loop: LoopControl) -> Iterator[
         if timer.startswith(f"{PURPOSE}:") and timer not in structure.timed:
             yield TimerCancelled(timer=timer)
     for timer, (binding, schedule) in structure.timed.items():
-        due = _next(state, loop, binding, schedule, timer)
+        due = _next(state, structure, loop, binding, schedule, timer)
         known = state.timers.get(timer)
         if due is None:
             if known is not None:
@@ -81,8 +82,8 @@ def upcoming(state: CaseState, structure: Structure, loop: LoopControl, binding:
         timer = schedule.timer(binding.name)
         if timer in state.timers:
             due.append((state.timers[timer], schedule))
-        elif (gated := loop.gate(state, binding)) is not None:
-            why.append(f"{schedule}: {gated}")
+        elif (held := closed(state, structure, loop, binding)) is not None:
+            why.append(f"{schedule}: {held}")
         elif schedule.since and _start(state, schedule, timer) is None:
             why.append(f"{schedule}: {_no_start(state, structure, schedule)}")
         else:
@@ -93,9 +94,11 @@ def upcoming(state: CaseState, structure: Structure, loop: LoopControl, binding:
     return f"its next occurrence is due {moment:%Y-%m-%d %H:%M:%SZ} ({schedule})"
 
 
-def _next(state: CaseState, loop: LoopControl, binding: Binding, schedule: Schedule, timer: TimerId) -> datetime | None:
+def _next(
+    state: CaseState, structure: Structure, loop: LoopControl, binding: Binding, schedule: Schedule, timer: TimerId
+) -> datetime | None:
     """When the next occurrence of a schedule is due; None while it is not in force, and when none is left."""
-    if not state.status.active or loop.gate(state, binding) is not None:
+    if not state.status.active or closed(state, structure, loop, binding) is not None:
         return None
     firing = state.firings.get(binding.name)
     if binding.policy.refire is Refire.ONCE and firing is not None and firing.stamps is not None:

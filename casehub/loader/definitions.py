@@ -175,7 +175,7 @@ class DefinitionReader:
                 *section.get("members", ()),
                 entry=self._criterion(section, "entry", conditions),
                 exit=self._criterion(section, "exit", conditions),
-                **section.only("optional", "companions", "autocomplete", "on_fault"),
+                **section.only("optional", "companions", "autocomplete", "manual", "on_fault"),
             )
         for label, section in self._named("activities", "activity"):
             value = self._code.named(section.value("value"), f"{section.subject}.value") if "value" in section else None

@@ -140,6 +140,7 @@ SECTIONS: Final[Mapping[str, Mapping[str, Key]]] = {
         "optional": Key(Takes.NAMES, "Members that its completion does not wait for."),
         "companions": Key(Takes.NAMES, "Members that are called off when it completes."),
         "autocomplete": Key(Takes.FLAG, "Whether it completes when everything required has settled."),
+        "manual": Key(Takes.FLAG, "Whether it waits for somebody to activate it when its entry holds."),
         "on_fault": _choice("What a required member that faults does to it.", StageFault),
     },
     "retry": {

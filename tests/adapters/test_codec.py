@@ -17,7 +17,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from blackboard_ext import StageEvent
 from casehub.adapters.codec import as_dict, as_json, decode, encode, from_json
+from casehub.envelope import subtypes
 from casehub.errors import FactError, SettingsError
 from casehub.events import (
     EVENT_TYPES,
@@ -43,7 +45,7 @@ KINDS = sorted(
     (
         kind
         for kind in EVENT_TYPES.values()
-        if kind.__module__.partition(".")[0] == "casehub" and kind is not UnknownEvent
+        if kind.__module__.partition(".")[0] in ("casehub", "blackboard_ext") and kind is not UnknownEvent
     ),
     key=lambda kind: kind.name,
 )
@@ -138,6 +140,7 @@ def test_an_unknown_event_is_written_again_as_it_was_read(body: dict[str, Any], 
 
 def test_every_kind_is_named_once() -> None:
     assert len(KINDS) > 30
+    assert set(subtypes(StageEvent)) <= set(KINDS)
     for kind in KINDS:
         assert EVENT_TYPES[kind.name] is kind
 

@@ -6,6 +6,8 @@ import asyncio
 import os
 import socket
 
+from blackboard_ext import PlanningStrategyLoopControl
+from blackboard_ext.strategies import EverythingEligible
 from casehub import CaseDefinition, CaseHub, Permanent
 
 # ---- three workers and a goal
@@ -88,6 +90,23 @@ def block(task: str) -> str:
 everything = [claim, payment, stuck, held, deaf]
 hub = CaseHub(claim, payment)
 number = 7
+
+# ---- a stage that somebody has to activate, and a loop control that works it
+
+report = CaseDefinition("report", goal="published", signals=["more"])
+
+
+@report.worker(writes="published")
+async def publish(text: str) -> str:
+    return text.upper()
+
+
+report.stage("publication", publish, manual=True)
+
+
+def planning() -> PlanningStrategyLoopControl:
+    return PlanningStrategyLoopControl(EverythingEligible())
+
 
 # ---- what can never work
 

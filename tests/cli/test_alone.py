@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from casehub.lifecycle import CaseStatus
-from tests.cli.program import Gate, Program
+from tests.cli.program import Gate, Program, Result
 
 EVERYTHING = ("--app", "stories:everything")
 
@@ -61,6 +61,35 @@ def test_a_running_case_is_suspended_and_cancelled_without_being_worked(program:
     assert program.inside("case", "cancel", "h", *EVERYTHING, "--by", "user:ada").out == "case h: CANCELLED\n"
     last = program.inside("events", "list", "--case", "h", "--type", "CaseEnded", "-o", "ndjson").lines[-1]
     assert (last["name"], last["by"]) == ("CASE_CANCELLED", "user:ada")
+
+
+def stage(program: Program, verb: str, *words: str) -> Result:
+    return program.inside("case", "stage", "r", "publication", verb, *words)
+
+
+def test_a_stage_is_suspended_resumed_and_activated_by_hand(program: Program) -> None:
+    (program.folder / "casehub.toml").write_text('app = "stories:report"\nloop = "stories:planning"\n')
+    assert program.inside("case", "start", "report", "text=news", "--id", "r").code == 0
+    early = stage(program, "suspend")
+    assert (early.code, "it is PENDING, and only a stage that is ACTIVE can" in early.err) == (4, True)
+    wrong = program.inside("case", "stage", "r", "publicaton", "activate")
+    assert (wrong.code, "did you mean 'publication'?" in wrong.err) == (2, True)
+    unknown = stage(program, "actvate")
+    assert (unknown.code, "activate" in unknown.err) == (2, True)
+    done = stage(program, "activate", "--by", "user:ada", "--reason", "checked", "-o", "json")
+    assert (done.code, done.json["status"]) == (0, "COMPLETED")
+    entered = program.inside("events", "list", "--case", "r", "--type", "STAGE_ACTIVATED", "-o", "ndjson").lines[-1]
+    assert (entered["by"], entered["body"]) == ("user:ada", {"stage": "publication", "reason": "checked"})
+
+
+def test_a_worker_process_steers_the_stages_of_its_cases(program: Program) -> None:
+    with program.up("stories:report", "--loop", "stories:planning") as up:
+        assert program.inside("case", "start", "report", "text=news", "--id", "r").code == 0
+        for _ in range(2):
+            assert stage(program, "activate", "--key", "k").code == 0
+        gone = stage(program, "terminate")
+        assert (gone.code, "COMPLETED" in gone.err) == (4, True)
+        assert up.stop() == 0
 
 
 def test_facts_show_their_history_and_what_led_to_them(program: Program) -> None:

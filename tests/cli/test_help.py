@@ -18,7 +18,7 @@ COMMANDS = {
     "up",
     "doctor",
     *(f"case {name}" for name in (
-        "start", "list", "show", "watch", "signal", "facts", "explain", "suspend", "resume", "cancel", "kill"
+        "start", "list", "show", "watch", "signal", "facts", "explain", "suspend", "resume", "stage", "cancel", "kill"
     )),
     "events list",
     "events tail",

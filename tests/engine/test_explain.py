@@ -46,7 +46,7 @@ class Gated(ChoreographyLoopControl):
     """Lets nothing pass."""
 
     def gate(self, state: CaseState, binding: Binding) -> str | None:
-        return f"the stage of {binding.name} is PENDING"
+        return f"{binding.name} is not allowed"
 
 
 class Slow(ChoreographyLoopControl):
@@ -133,12 +133,12 @@ def test_retry_wait() -> None:
     assert core.why("work").verdict is Verdict.RETRY_WAIT
 
 
-def test_stage_inactive_is_what_the_gate_says() -> None:
+def test_gated_is_what_the_gate_of_the_loop_control_says() -> None:
     core = explained(Gated())
     core.start(a=1)
     said = core.why("work")
-    assert said.verdict is Verdict.STAGE_INACTIVE
-    assert said.text == "the stage of work is PENDING"
+    assert said.verdict is Verdict.GATED
+    assert said.text == "work is not allowed"
 
 
 def test_not_selected() -> None:

@@ -33,8 +33,9 @@ from casehub import (
     present,
 )
 from casehub.engine.timekeeping import GRACE, MOST
-from casehub.inputs import Adopt
+from casehub.inputs import Adopt, SteerStage
 from casehub.lifecycle import MilestoneStatus
+from casehub.stage import StageVerb
 from casehub.validation import build
 from tests.engine.core import NOON, Core, names, of
 
@@ -469,6 +470,16 @@ def test_a_stage_that_ends_takes_its_timers_along() -> None:
     events = core.signal(approval=True)
     assert of(events, TimerCancelled)
     assert core.state.timers == {}
+
+
+def test_a_schedule_rests_while_its_stage_is_suspended() -> None:
+    core = staged(autocomplete=False)
+    core.take(SteerStage(stage="watch", verb=StageVerb.SUSPEND))
+    assert core.state.timers == {}
+    assert core.why("refresh").text == "every 1h: its stage 'watch' is SUSPENDED; resume it"
+    core.pass_time("30m")
+    core.take(SteerStage(stage="watch", verb=StageVerb.RESUME))
+    assert set(core.state.timers.values()) == {NOON + timedelta(hours=1)}
 
 
 def test_an_occurrence_reads_and_writes_like_any_activation() -> None:

@@ -178,13 +178,13 @@ workers:
   two: {set: {c: a + 2}}
   three: {set: {d: a + 3}}
 stages:
-  all: {members: [one, two, three], optional: [two], companions: [three], autocomplete: false, on_fault: fault,
+  all: {members: [one, two, three], optional: [two], companions: [three], autocomplete: false, manual: true, on_fault: fault,
         entry: a > 1, exit: {present: c}}
 """,
     ).stages[0]
     assert stage.members == ("one", "two", "three")
     assert (stage.optional, stage.companions) == ({"two"}, {"three"})
-    assert (stage.autocomplete, stage.on_fault) == (False, StageFault.FAULT)
+    assert (stage.autocomplete, stage.manual, stage.on_fault) == (False, True, StageFault.FAULT)
     assert (str(stage.entry), str(stage.exit)) == ("a > 1", "present('c')")
 
 

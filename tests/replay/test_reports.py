@@ -81,7 +81,7 @@ def report(binding: str, value: object, *notes: Event) -> Reported:
 def test_a_held_binding_says_that_the_log_decides() -> None:
     core = held()
     assert core.running == []
-    assert core.why("knead").verdict is Verdict.STAGE_INACTIVE
+    assert core.why("knead").verdict is Verdict.GATED
     assert "the log tells when it has run" in str(core.why("knead"))
 
 
