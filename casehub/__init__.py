@@ -19,6 +19,7 @@ from casehub.binding import Binding, Signal, Worker
 from casehub.bus import Subscription
 from casehub.case import Case, FactHistory
 from casehub.context import CaseContext, Fact
+from casehub.deadletters import DeadLetter
 from casehub.decision import Decision, DecisionReplay, DecisionStatus, Difference, Inquiry
 from casehub.definition import CaseDefinition
 from casehub.engine.choreography import ChoreographyLoopControl
@@ -62,6 +63,9 @@ from casehub.events import (
     CaseStarted,
     CaseStatusChanged,
     ContextChanged,
+    DeadLetterDiscarded,
+    DeadLetterEvent,
+    DeadLetterRetried,
     DefinitionAdopted,
     DeliberationCancelled,
     DeliberationEnded,
@@ -163,6 +167,10 @@ __all__ = [
     "ChoreographyLoopControl",
     "Clock",
     "ContextChanged",
+    "DeadLetter",
+    "DeadLetterDiscarded",
+    "DeadLetterEvent",
+    "DeadLetterRetried",
     "Decision",
     "DecisionReplay",
     "DecisionStatus",

@@ -156,6 +156,16 @@ class ControlClient:
         """The handle of a case. Whether there is one shows when it is asked."""
         return RemoteCase(CaseId(case_id), self)
 
+    async def retry_letter(
+        self, id: str, facts: Mapping[str, Any] | None = None, *, by: str = "user", reason: str = ""
+    ) -> None:
+        """Let the binding of a dead letter fire again, as `hub.dead_letters.retry` does."""
+        await self._ask("retry_letter", letter=id, facts=facts or {}, by=by, reason=reason)
+
+    async def discard_letter(self, id: str, *, by: str = "user", reason: str = "") -> None:
+        """Settle the failure of a dead letter, as `hub.dead_letters.discard` does."""
+        await self._ask("discard_letter", letter=id, by=by, reason=reason)
+
     async def info(self) -> Mapping[str, Any]:
         """What the process is doing: `working`, `parked` (case to reason), `draining`."""
         found: Mapping[str, Any] = await self._ask("info")

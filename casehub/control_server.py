@@ -57,11 +57,13 @@ class Verbs:
                 "cancel",
                 "completed",
                 "context",
+                "discard_letter",
                 "explain",
                 "info",
                 "kill",
                 "quiescent",
                 "resume",
+                "retry_letter",
                 "signal",
                 "stage",
                 "start",
@@ -134,6 +136,12 @@ class Verbs:
 
     async def kill(self, case: str, by: str = "user", reason: str = "") -> None:
         await self._hub.case(case).kill(by=by, reason=reason)
+
+    async def retry_letter(self, letter: str, facts: dict[str, Any], by: str = "user", reason: str = "") -> None:
+        await self._hub.dead_letters.retry(letter, facts, by=by, reason=reason)
+
+    async def discard_letter(self, letter: str, by: str = "user", reason: str = "") -> None:
+        await self._hub.dead_letters.discard(letter, by=by, reason=reason)
 
     async def watch(
         self, names: Sequence[str] = (), case: str | None = None, after: int | None = None

@@ -24,6 +24,7 @@ from casehub.deliberations import (
     SelectionForced,
 )
 from casehub.envelope import EVENT_TYPES, ActivationId, CaseId, Envelope, Event, TimerId, UnknownEvent
+from casehub.faults import DeadLetterDiscarded, DeadLetterEvent, DeadLetterRetried
 from casehub.lifecycle import CaseStatus
 from casehub.timers import TimerCancelled, TimerEvent, TimerFired, TimerSet
 from casehub.values import Plain
@@ -41,6 +42,9 @@ __all__ = [
     "CaseStarted",
     "CaseStatusChanged",
     "ContextChanged",
+    "DeadLetterDiscarded",
+    "DeadLetterEvent",
+    "DeadLetterRetried",
     "DefinitionAdopted",
     "DeliberationCancelled",
     "DeliberationEnded",

@@ -21,6 +21,7 @@ from anyio.abc import TaskGroup
 
 from casehub.bus import Bus, Subscription
 from casehub.case import Case
+from casehub.deadletters import DeadLetters
 from casehub.definition import CaseDefinition
 from casehub.durations import Duration, duration
 from casehub.engine.executor import LocalExecutor
@@ -269,6 +270,11 @@ class CaseHub:
             limit=limit,
         )
         return await self.store.log.cases(query)
+
+    @property
+    def dead_letters(self) -> DeadLetters:
+        """Activations of open cases that ended in a fault: to list, show, retry and discard."""
+        return DeadLetters(self)
 
     @property
     def log(self) -> EventLog:

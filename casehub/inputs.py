@@ -127,6 +127,23 @@ class Resume(Input):
 
 
 @dataclass(slots=True, kw_only=True)
+class RetryLetter(Input):
+    """Let the binding of a dead letter fire again; `facts`: those that it reads, edited."""
+
+    activation: ActivationId
+    facts: Mapping[str, Plain] = field(default_factory=dict[str, Plain])
+    reason: str = ""
+
+
+@dataclass(slots=True, kw_only=True)
+class DiscardLetter(Input):
+    """Settle the failure of a dead letter: nobody will try again."""
+
+    activation: ActivationId
+    reason: str = ""
+
+
+@dataclass(slots=True, kw_only=True)
 class Cancel(Input):
     """End the case now; what runs is called off."""
 

@@ -22,6 +22,8 @@ from casehub.events import (
     CaseStarted,
     CaseStatusChanged,
     ContextChanged,
+    DeadLetterDiscarded,
+    DeadLetterRetried,
     DefinitionAdopted,
     DeliberationCancelled,
     DeliberationFailed,
@@ -261,6 +263,17 @@ def _attempt_finished(state: CaseState, event: Any) -> None:
         firing.stamps, firing.occurrence = firing.before, firing.before_occurrence
 
 
+def _letter_retried(state: CaseState, event: Any) -> None:
+    firing = state.firing(event.binding)
+    firing.stamps, firing.occurrence = firing.before, firing.before_occurrence
+    firing.then = "retry"
+    state.stalled = ()
+
+
+def _letter_discarded(state: CaseState, event: Any) -> None:
+    state.firing(event.binding).then = "discard"
+
+
 def _goal_reached(state: CaseState, event: Any) -> None:
     state.goals[event.goal] = event.version
 
@@ -347,6 +360,8 @@ _FOLDS: dict[type[Event], Callable[[CaseState, Any], None]] = {
     SignalReceived: _signal,
     WorkerScheduled: _scheduled,
     WorkerExecutionStarted: _attempt_started,
+    DeadLetterRetried: _letter_retried,
+    DeadLetterDiscarded: _letter_discarded,
     GoalReached: _goal_reached,
     MilestoneActivated: _milestone_activated,
     MilestoneReached: _milestone_reached,

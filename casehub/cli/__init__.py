@@ -54,9 +54,17 @@ db = App(
 app.command(
     "casehub.cli.up:app", name="up", help="Work cases in this process: engine, SQLite, control socket.", sort_key=0
 )
+letters = App(
+    name="dead-letters",
+    help="Look after activations that ended in a fault.",
+    help_epilogue="Each has its own --help, with examples.",
+    sort_key=4,
+)
+
 app.command(case)
 app.command(events)
 app.command(db)
+app.command(letters)
 app.command("casehub.cli.doctor:app", name="doctor", help="Look over everything that is needed.", sort_key=5)
 
 case.command("casehub.cli.starting:start_app", name="start", help="Start a case.", sort_key=0)
@@ -113,6 +121,17 @@ db.command(
     "casehub.cli.database:check_app", name="check", help="Read the whole database and say what is wrong with it."
 )
 db.command("casehub.cli.database:migrate_app", name="migrate", help="Bring the schema of the database to this version.")
+
+letters.command("casehub.cli.letters:list_app", name="list", help="List dead letters, the latest first.", sort_key=0)
+letters.command(
+    "casehub.cli.letters:show_app", name="show", help="Show a dead letter, with what it ran on.", sort_key=1
+)
+letters.command(
+    "casehub.cli.letters:retry_app", name="retry", help="Let its binding fire again, on edited facts too.", sort_key=2
+)
+letters.command(
+    "casehub.cli.letters:discard_app", name="discard", help="Settle the failure: nobody will try again.", sort_key=3
+)
 
 if is_there("casehub.cli.logs"):
     events.command(

@@ -5,6 +5,7 @@ Pure, from the input to what follows from it:
     live          one case as an object: an input in, a turn of events out
     intake        what each kind of input says
     reports       what a report of work done elsewhere says
+    letters       what may be done about an activation that ended in a fault
     reactors      what follows from each kind of event
     agenda        which bindings are eligible, and why others are not
     answers       what is an answer of a loop control, and what is none

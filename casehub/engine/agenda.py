@@ -20,6 +20,7 @@ from casehub.events import (
     CaseStarted,
     CaseStatusChanged,
     ContextChanged,
+    DeadLetterRetried,
     Event,
     SignalReceived,
     TimerFired,
@@ -98,7 +99,7 @@ class Agenda:
     def _scheduled(self, event: WorkerScheduled) -> None:
         self._remove(event.binding)
 
-    def _settled(self, event: WorkerExecutionFinished) -> None:
+    def _settled(self, event: WorkerExecutionFinished | DeadLetterRetried) -> None:
         self._touch(event.binding)
 
     def _status_changed(self, event: CaseStatusChanged) -> None:
@@ -147,6 +148,7 @@ OBSERVERS: Mapping[type[Event], Observer] = {
     WorkerScheduled: Agenda._scheduled,
     SignalReceived: Agenda._signal_received,
     TimerFired: Agenda._timer_fired,
+    DeadLetterRetried: Agenda._settled,
     **dict.fromkeys(subtypes(WorkerExecutionFinished), Agenda._settled),
     # All but a case's start: then nothing has been judged, so nothing has to be judged anew.
     **dict.fromkeys(set(subtypes(CaseStatusChanged)) - {CaseStarted}, Agenda._status_changed),

@@ -13,6 +13,7 @@ from typing import Any
 
 from casehub.activation import Activation
 from casehub.binding import Binding, Worker
+from casehub.engine.letters import discarded, retried
 from casehub.engine.timekeeping import strike
 from casehub.errors import CaseEndedError, Declined, FactError, InputRefusedError, Permanent
 from casehub.events import (
@@ -33,7 +34,20 @@ from casehub.events import (
     WorkerExecutionStarted,
     WorkerResultDropped,
 )
-from casehub.inputs import Adopt, Input, Recover, Resume, Returned, Start, SteerStage, Suspend, TimerDue, Write
+from casehub.inputs import (
+    Adopt,
+    DiscardLetter,
+    Input,
+    Recover,
+    Resume,
+    RetryLetter,
+    Returned,
+    Start,
+    SteerStage,
+    Suspend,
+    TimerDue,
+    Write,
+)
 from casehub.lifecycle import ActivationStatus, CaseStatus, check_case
 from casehub.policies import OnOutcome
 from casehub.spi import LoopControl, WorksStages
@@ -122,6 +136,12 @@ class Intake:
         due = self.state.timers.get(input.timer)
         if due is not None and (input.due is None or due <= input.due):  # it may have been set anew since it came due
             yield strike(self.state, self.structure, input.timer, input.at)
+
+    def retry_letter(self, input: RetryLetter) -> Iterator[Event]:
+        return retried(self.state, self.structure, input)
+
+    def discard_letter(self, input: DiscardLetter) -> Iterator[Event]:
+        return discarded(self.state, input)
 
     def adopt(self, input: Adopt) -> Iterator[Event]:
         if self.state.structure != self.structure.hash:
@@ -324,6 +344,8 @@ INTAKE: dict[type[Input], Callable[[Intake, Any], Iterable[Event]]] = {
     Write: Intake.write,
     Returned: Intake.returned,
     TimerDue: Intake.timer_due,
+    RetryLetter: Intake.retry_letter,
+    DiscardLetter: Intake.discard_letter,
     Suspend: Intake.suspend,
     Resume: Intake.resume,
     SteerStage: Intake.steer_stage,

@@ -1,0 +1,30 @@
+"""What is decided about failures: events of a case, beside those of `casehub.events`, which has their names too."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from casehub.envelope import ActivationId, Event
+
+
+@dataclass(slots=True, kw_only=True)
+class DeadLetterEvent(Event):
+    """Base: what was decided about an activation that ended in a fault.
+
+    In messaging a dead letter is a message that cannot be delivered (Hohpe and Woolf, Enterprise Integration Patterns,
+    2003). `reason`: why, for people.
+    """
+
+    binding: str
+    activation: ActivationId
+    reason: str = ""
+
+
+@dataclass(slots=True, kw_only=True)
+class DeadLetterRetried(DeadLetterEvent):
+    """The binding may fire again on what the activation ran on; edited facts follow as a `CONTEXT_CHANGED`."""
+
+
+@dataclass(slots=True, kw_only=True)
+class DeadLetterDiscarded(DeadLetterEvent):
+    """Nobody will try again: the failure is settled."""
