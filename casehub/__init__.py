@@ -122,10 +122,10 @@ from casehub.policies import (
 )
 from casehub.query import CaseLog, CaseQuery, CaseSummary, EventLog, EventQuery
 from casehub.schedule import CatchUp, Schedule, after, at, cron, every
-from casehub.sentry import Sentry, absent, present, reached
+from casehub.sentry import Sentry, absent, confident, present, reached
 from casehub.spi import Answer, CaseStore, Clock, Defer, Executor, LoopControl, Selection, Turn
 from casehub.state import CaseState
-from casehub.values import ABSENT
+from casehub.values import ABSENT, Confident
 from casehub.view import CaseView, WorkerExecution
 
 __all__ = [
@@ -166,6 +166,7 @@ __all__ = [
     "CatchUp",
     "ChoreographyLoopControl",
     "Clock",
+    "Confident",
     "ContextChanged",
     "DeadLetter",
     "DeadLetterDiscarded",
@@ -262,6 +263,7 @@ __all__ = [
     "all_of",
     "any_of",
     "at",
+    "confident",
     "cron",
     "deep_merge",
     "every",

@@ -32,7 +32,7 @@ from casehub.query import CaseLog
 from casehub.spi import LoopControl, Turn
 from casehub.state import CaseState
 from casehub.structure import Structure
-from casehub.values import ABSENT, Plain, snake_case
+from casehub.values import ABSENT, Confident, Plain, apart, snake_case
 
 T = TypeVar("T")
 Wait = Literal["turn", "first_wave", "quiescent"]
@@ -164,8 +164,9 @@ class Case:
         if wait not in get_args(Wait):
             raise SettingsError(f"wait={wait!r} is no way to wait for a signal; {did_you_mean(wait, get_args(Wait))}")
         pump = await self._hub.pump(self.id)
-        named, signals = _signalled(pump.live.structure, what, facts)
-        turn = await pump.submit(Write(signals=signals, facts=named, by=by, reason=reason, key=key))
+        write = _signalled(pump.live.structure, what, facts)
+        write.by, write.reason, write.key = by, reason, key
+        turn = await pump.submit(write)
         if wait == "first_wave":
             await self._until(await self._first_wave(pump, turn, timeout), timeout, "come back from its first wave")
         elif wait == "quiescent":
@@ -175,8 +176,9 @@ class Case:
     async def get_or_put(self, name: str, value: Any, *, by: str = "user") -> Any:
         """The value of a fact; `value` becomes it where there is none. Atomic: of many callers one puts."""
         pump = await self._hub.pump(self.id)
-        plain = _brought(pump.live.structure, {name: value})
-        await pump.submit(Write(signals=(name,), facts=plain, absent_only=True, by=by))
+        values, sure = apart({name: value})
+        plain = _brought(pump.live.structure, values)
+        await pump.submit(Write(signals=(name,), facts=plain, confidence=sure, absent_only=True, by=by))
         return (await self.context())[name]
 
     async def delete(self, *names: str, by: str = "user", reason: str = "") -> None:
@@ -352,11 +354,11 @@ def _decided(live: LiveCase) -> set[Any] | None:
     return None if live.state.deliberating else set(live.state.activations)
 
 
-def _signalled(structure: Structure, what: Any, facts: Mapping[str, Any]) -> tuple[dict[str, Plain], tuple[str, ...]]:
-    """The facts that a signal brings, made plain, and the signals that it is."""
+def _signalled(structure: Structure, what: Any, facts: Mapping[str, Any]) -> Write:
+    """What a signal writes: the facts that it brings, made plain, and the signals that it is."""
     brought: dict[str, Any] = dict(facts)
     bare: tuple[str, ...] = ()
-    kind_of_it: type[Any] = what.__class__
+    kind_of_it: type[Any] = (what.value if isinstance(what, Confident) else what).__class__
     if isinstance(what, str):
         bare = (what,)
         if what not in structure.brought:
@@ -373,7 +375,8 @@ def _signalled(structure: Structure, what: Any, facts: Mapping[str, Any]) -> tup
         raise InputRefusedError(
             "a signal brings something: give facts by name, a mapping, or an object of a declared type"
         )
-    return _brought(structure, brought), (*bare, *brought)
+    values, sure = apart(brought)
+    return Write(signals=(*bare, *brought), facts=_brought(structure, values), confidence=sure)
 
 
 def _brought(structure: Structure, facts: Mapping[str, Any]) -> dict[str, Plain]:

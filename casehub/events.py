@@ -90,9 +90,8 @@ __all__ = [
 class ContextChanged(Event):
     """One change of the context, whatever number of facts it touches.
 
-    `facts`: the written ones, as plain values; `deleted`, `hidden`, `shown`: names; `confidence`: 0 to 1, for the
-    written facts that have one; `binding`: the one whose worker wrote them, if a worker did.
-    """
+    `facts`: the written ones, as plain values; `confidence`: 0 to 1, of those that have one; `deleted`, `hidden`,
+    `shown`: names; `binding`: the one whose worker wrote them, if a worker did."""
 
     facts: Mapping[str, Plain]
     deleted: tuple[str, ...] = ()
@@ -158,9 +157,11 @@ class WorkerExecutionFinished(WorkerEvent):
 
 @dataclass(slots=True, kw_only=True)
 class WorkerExecutionCompleted(WorkerExecutionFinished):
-    """The worker returned; what it wrote follows as a `CONTEXT_CHANGED` unless nothing changed. `wrote`: names."""
+    """The worker returned; what it wrote follows as a `CONTEXT_CHANGED` unless nothing changed. `wrote`: names;
+    `confidence`: the lowest that it gave, 0 to 1, None where it gave none."""
 
     wrote: tuple[str, ...] = ()
+    confidence: float | None = None
 
 
 @dataclass(slots=True, kw_only=True)

@@ -43,6 +43,7 @@ Progress = Callable[[int, int], None]
 """Told now and then how far it has got: the position in the log, and the last one."""
 
 KIND: Final = "casehub:kind"
+CONFIDENCE: Final = "casehub:confidence"
 COLUMNS: Final = (
     "case:concept:name", "concept:name", "time:timestamp", "org:resource", "org:role", TRANSITION, "attributes",
 )  # fmt: skip
@@ -150,7 +151,7 @@ def _told(event: Event) -> Iterator[CaseActivity]:
         case WorkerExecutionStarted():
             yield _activity(event, event.binding, "worker", "start" if event.attempt == 1 else "resume", event.worker)
         case WorkerExecutionCompleted():
-            yield _activity(event, event.binding, "worker", COMPLETE, event.worker)
+            yield _activity(event, event.binding, "worker", COMPLETE, event.worker, event.confidence)
         case WorkerExecutionCancelled():
             yield _activity(event, event.binding, "worker", "withdraw", event.worker)
         case WorkerExecutionFinished():
@@ -161,15 +162,18 @@ def _told(event: Event) -> Iterator[CaseActivity]:
             yield _activity(event, f"goal {event.goal}", "goal")
 
 
-def _activity(event: Event, name: str, kind: str, transition: str = COMPLETE, worker: str = "") -> CaseActivity:
+def _activity(
+    event: Event, name: str, kind: str, transition: str = COMPLETE, worker: str = "", confidence: float | None = None
+) -> CaseActivity:
     """In XES's own words for the steps in an activity's life; an aborted one is `ate_abort` there."""
     role, _, resource = event.by.partition(":")
+    sure = {} if confidence is None else {CONFIDENCE: confidence}
     return CaseActivity(
         activity=name,
         at=event.at,
         resource=worker or resource or None,
         role="worker" if worker else role,
-        attributes={TRANSITION: transition, KIND: kind},
+        attributes={TRANSITION: transition, KIND: kind, **sure},
     )
 
 

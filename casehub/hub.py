@@ -48,6 +48,7 @@ from casehub.spi import CaseStore, Clock, Executor, LoopControl, Volatile
 from casehub.structure import Structure, started_with
 from casehub.subscribers import Handler, Subscriber
 from casehub.validation import build
+from casehub.values import apart
 
 log = structlog.get_logger("casehub.hub")
 E = TypeVar("E", bound=Event)
@@ -238,11 +239,14 @@ class CaseHub:
         `CaseExistsError` when `case_id` is taken.
         """
         structure = self._structure(definition)
-        plain = started_with(structure, facts)
+        values, sure = apart(facts)
+        plain = started_with(structure, values)
         case = new_case_id() if case_id is None else CaseId(case_id)
         if not is_case_id(case):
             raise InputRefusedError(f"case_id {case!r} is no id; use printable characters other than '/' and '@'")
-        await self._residents_now.start(case, structure, Start(facts=plain, by=by), fresh=case_id is None)
+        await self._residents_now.start(
+            case, structure, Start(facts=plain, confidence=sure, by=by), fresh=case_id is None
+        )
         return Case(case, self)
 
     def case(self, case_id: str) -> Case:

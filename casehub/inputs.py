@@ -29,9 +29,10 @@ class Input:
 
 @dataclass(slots=True, kw_only=True)
 class Start(Input):
-    """Begin the case with these facts."""
+    """Begin the case with these facts. `confidence`: 0 to 1, of those that have one."""
 
     facts: Mapping[str, Plain]
+    confidence: Mapping[str, float] = field(default_factory=dict[str, float])
 
 
 @dataclass(slots=True, kw_only=True)
@@ -39,11 +40,13 @@ class Write(Input):
     """Change the context from outside. `signals`: the names of those it is, none for a change that is no signal.
 
     `absent_only`: write nothing where a fact is there already (get-or-put); `clear`: delete every fact that the
-    definition does not protect, before the others are written. `notes`: events to record with it, before what follows.
+    definition does not protect, before the others are written. `notes`: events to record with it, before what follows;
+    `confidence`: 0 to 1, of the facts that have one.
     """
 
     signals: tuple[str, ...] = ()
     facts: Mapping[str, Plain] = field(default_factory=dict[str, Plain])
+    confidence: Mapping[str, float] = field(default_factory=dict[str, float])
     delete: tuple[str, ...] = ()
     hide: tuple[str, ...] = ()
     show: tuple[str, ...] = ()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
@@ -57,7 +57,9 @@ class EventQuery:
     """Which events, oldest first (`newest=True`: newest first, which `limit` then counts from the end).
 
     `types`: names in the log, empty for all; `after` and `upto`: global positions, exclusive and inclusive; `since`
-    and `until`: times (UTC), inclusive and exclusive; `last_cases`: only the cases of `definition` that started last.
+    and `until`: times (UTC), inclusive and exclusive; `last_cases`: only the cases of `definition` that started last;
+    `confidence_from` and `confidence_below`: only events that carry a confidence, the lowest of which is in this range
+    (inclusive and exclusive).
     """
 
     types: tuple[str, ...] = ()
@@ -71,6 +73,8 @@ class EventQuery:
     upto: int | None = None
     since: datetime | None = None
     until: datetime | None = None
+    confidence_from: float | None = None
+    confidence_below: float | None = None
     last_cases: int | None = None
     newest: bool = False
     limit: int = MAX_EVENTS
@@ -150,17 +154,21 @@ class CaseLog:
         since: Duration | datetime | None = None,
         cases: int | None = None,
         events: int | None = None,
+        confidence_from: float | None = None,
+        confidence_below: float | None = None,
         limit: int = MAX_EVENTS,
     ) -> Sequence[E]:
         """Events of these classes and their subclasses, oldest first.
 
         `across`: this case, all cases of its definition, or all; `since`: a time, or how long ago; `cases=5`: of the
-        five cases that started last; `events=5`: the five last events.
+        five cases that started last; `events=5`: the five last events; `confidence_from` (inclusive) and
+        `confidence_below` (exclusive): those that carry a confidence in this range.
         """
         least = limit if limit < MAX_EVENTS else None
         self._note("query", kinds, across=across, binding=binding, worker=worker, by=by, since=since, cases=cases,
-            events=events, limit=least)  # fmt: skip
+            events=events, confidence_from=confidence_from, confidence_below=confidence_below, limit=least)  # fmt: skip
         asked = self._query(kinds, across, binding, worker, by, since, cases, events, limit)
+        asked = replace(asked, confidence_from=confidence_from, confidence_below=confidence_below)
         found = await self.log.query(asked)
         ordered: Any = found if events is None else found[::-1]
         return ordered  # type: ignore[no-any-return]  # the query asks for these classes alone
@@ -174,12 +182,15 @@ class CaseLog:
         worker: str | None = None,
         since: Duration | datetime | None = None,
         cases: int | None = None,
+        confidence_from: float | None = None,
+        confidence_below: float | None = None,
     ) -> Mapping[str, int]:
-        """How many of these events there are, by binding, worker, name, case, definition or author."""
-        self._note("count", kinds, by=by, across=across, binding=binding, worker=worker, since=since, cases=cases)
-        return await self.log.count(
-            self._query(kinds, across, binding, worker, None, since, cases, None, MAX_EVENTS), by
-        )
+        """How many of these events there are, by binding, worker, name, case, definition or author; as for `query`."""
+        self._note("count", kinds, by=by, across=across, binding=binding, worker=worker, since=since, cases=cases,
+            confidence_from=confidence_from, confidence_below=confidence_below)  # fmt: skip
+        asked = self._query(kinds, across, binding, worker, None, since, cases, None, MAX_EVENTS)
+        asked = replace(asked, confidence_from=confidence_from, confidence_below=confidence_below)
+        return await self.log.count(asked, by)
 
     async def tail(self, *kinds: type[E], after: int = 0, across: Across = "case") -> AsyncGenerator[E, None]:
         """Events of these classes behind a global position, in the order of the log, a page at a time; then it ends.
@@ -306,7 +317,25 @@ def matches(query: EventQuery, event: Event) -> bool:
         and (query.upto is None or event.seq <= query.upto)
         and (query.since is None or event.at >= query.since)
         and (query.until is None or event.at < query.until)
+        and (query.confidence_from is query.confidence_below is None or _sure_enough(query, confidence_of(event)))
     )
+
+
+def _sure_enough(query: EventQuery, confidence: float | None) -> bool:
+    return (
+        confidence is not None
+        and (query.confidence_from is None or confidence >= query.confidence_from)
+        and (query.confidence_below is None or confidence < query.confidence_below)
+    )
+
+
+def confidence_of(event: Event) -> float | None:
+    """The lowest confidence that an event carries, 0 to 1; None where it carries none."""
+    found: object = (
+        event.body.get("confidence") if isinstance(event, UnknownEvent) else getattr(event, "confidence", None)
+    )
+    given: Iterable[object] = found.values() if isinstance(found, Mapping) else (found,)
+    return min((float(each) for each in given if isinstance(each, float | int)), default=None)
 
 
 def name_of(event: Event) -> str:

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from casehub.lifecycle import MilestoneStatus
 from casehub.state import CaseState
-from casehub.values import ABSENT
+from casehub.values import ABSENT, check_confidence
 from casehub.wiring import Parameter, Source, Wires, WiringError, namespace_of_caller, signature_of
 
 
@@ -22,6 +22,7 @@ class Facts(Protocol):
     def visible(self, name: str) -> bool: ...
     def value(self, parameter: Parameter) -> Any: ...
     def reached(self, milestone: str) -> bool: ...
+    def confidence(self, name: str) -> float | None: ...
 
 
 class StateFacts:
@@ -46,6 +47,10 @@ class StateFacts:
     def reached(self, milestone: str) -> bool:
         found = self._milestones.get(milestone)
         return found is not None and found.status is MilestoneStatus.ACHIEVED
+
+    def confidence(self, name: str) -> float | None:
+        fact = self._facts.get(name)
+        return None if fact is None else fact.confidence
 
 
 class Sentry:
@@ -110,6 +115,29 @@ class Present(Sentry):
 
     def __str__(self) -> str:
         return f"present({self.fact!r})"
+
+
+@dataclass(frozen=True, slots=True)
+class Sure(Sentry):
+    """A visible fact of this name is there, and its author is at least so sure of it; one without a confidence is not."""
+
+    fact: str
+    least: float
+
+    @property
+    def reads(self) -> frozenset[str]:
+        return frozenset({self.fact})
+
+    def holds(self, facts: Facts) -> bool:
+        confidence = facts.confidence(self.fact) if facts.visible(self.fact) else None
+        return confidence is not None and confidence >= self.least
+
+    @property
+    def facts(self) -> frozenset[str]:
+        return frozenset({self.fact})
+
+    def __str__(self) -> str:
+        return f"confident({self.fact!r}, {self.least:g})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,6 +282,14 @@ lambda only so."""
 def present(*facts: str) -> Sentry:
     """A sentry that holds while all these facts are there."""
     return Present(facts[0]) if len(facts) == 1 else Every(tuple(Present(fact) for fact in facts))
+
+
+def confident(fact: str, least: float) -> Sentry:
+    """A sentry that holds while a fact is there whose author is at least so sure of it (0 to 1).
+
+    It does not for a fact without a confidence. Raises `FactError` for what is no confidence.
+    """
+    return Sure(fact, check_confidence(least))
 
 
 def reached(milestone: str) -> Sentry:

@@ -11,14 +11,17 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import Enum
 from types import NoneType, UnionType
-from typing import Annotated, Any, Final, Union, get_args, get_origin
+from typing import Annotated, Any, Final, Generic, TypeVar, Union, get_args, get_origin
 
 from pydantic import PydanticSchemaGenerationError, PydanticUserError, TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError, to_json
 
 from casehub.errors import FactError, LimitError
+
+T_co = TypeVar("T_co", covariant=True)
 
 Plain = None | bool | int | float | str | list[Any] | dict[str, Any]
 """A JSON value in Python's own types."""
@@ -127,6 +130,46 @@ def _key(key: object, where: str) -> str:
     if not isinstance(key, str):
         raise FactError(f"{where}: the key {key!r} is {type(key).__name__}, and JSON keys are strings; convert it")
     return _text(str(key), where)
+
+
+def check_confidence(given: object) -> float:
+    """The same as a number. Raises `FactError` for what is none from 0 to 1."""
+    if isinstance(given, bool) or not isinstance(given, int | float) or not 0 <= given <= 1:
+        raise FactError(f"confidence {given!r} is none; give a number from 0 (not at all sure) to 1 (certain)")
+    return float(given)
+
+
+@dataclass(frozen=True, slots=True)
+class Confident(Generic[T_co]):
+    """A value, and how sure its author is of it: `confidence` from 0 (not at all) to 1.
+
+    A worker returns it, for its fact or for each of several; a signal and a start may bring it. Raises `FactError` for
+    what is no such number.
+    """
+
+    value: T_co
+    confidence: float
+
+    def __post_init__(self) -> None:
+        check_confidence(self.confidence)
+
+
+def apart(values: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, float]]:
+    """Values by name without their confidence, and the confidence of those that have one."""
+    sure = {name: float(value.confidence) for name, value in values.items() if isinstance(value, Confident)}
+    return {name: value.value if isinstance(value, Confident) else value for name, value in values.items()}, sure
+
+
+def without_confidence(annotation: Any) -> Any:
+    """`X` for `Confident[X]`, in a union too; everything else as it is."""
+    if annotation is Confident:
+        return Any
+    if get_origin(annotation) is Confident:
+        return get_args(annotation)[0]
+    if get_origin(annotation) in (Union, UnionType):
+        parts = tuple(without_confidence(part) for part in get_args(annotation))
+        return Any if Any in parts else Union[parts]  # noqa: UP007 - built from parts at run time
+    return annotation
 
 
 def copy(value: Plain) -> Plain:

@@ -14,7 +14,7 @@ from enum import StrEnum
 from functools import partial
 from typing import Any, get_type_hints
 
-from casehub.values import FactType, Plain, is_builtin, without_none
+from casehub.values import FactType, Plain, is_builtin, without_confidence, without_none
 
 
 class Source(StrEnum):
@@ -82,9 +82,14 @@ def signature_of(
             )
         if parameter.kind is parameter.POSITIONAL_ONLY:
             raise WiringError(f"{name} takes {parameter.name} by position only", "remove the '/' of its signature")
+        if without_confidence(hint := hints.get(parameter.name, Any)) != hint:
+            raise WiringError(
+                f"the parameter {parameter.name!r} of {name} asks for a confidence, and a worker gets the value alone",
+                "ask for the value, and for a CaseView: case.context.fact(name).confidence",
+            )
         optional = parameter.default is not parameter.empty
-        parameters.append(Parameter(parameter.name, without_none(hints.get(parameter.name, Any)), optional))
-    returned = hints.get("return", Any)
+        parameters.append(Parameter(parameter.name, without_none(hint), optional))
+    returned = without_confidence(hints.get("return", Any))
     return tuple(parameters), type(None) if returned is None else returned
 
 

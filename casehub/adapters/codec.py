@@ -42,13 +42,15 @@ Read = Callable[[Any], Any]
 class Form:
     """How the events of one class are written and read.
 
-    `write`: the body as JSON; `reads`: the fields whose values JSON changes; `mentions`: binding and worker of an event.
+    `write`: the body as JSON; `reads`: the fields whose values JSON changes; `mentions`: binding and worker of an event;
+    `confident`: it may carry a confidence.
     """
 
     kind: type[Event]
     write: Callable[[Any], bytes]
     reads: tuple[tuple[str, Read], ...]
     mentions: Callable[[Any], tuple[str, str]]
+    confident: bool
 
 
 _forms: dict[type[Event], Form] = {}
@@ -64,7 +66,7 @@ def form_of(kind: type[Event]) -> Form:
 
 def _form(kind: type[Event]) -> Form:
     if kind is UnknownEvent:
-        return Form(kind, _write_unknown, (), lambda event: (mention(event, "binding"), mention(event, "worker")))
+        return Form(kind, _write_unknown, (), lambda event: (mention(event, "binding"), mention(event, "worker")), True)
     names = [field.name for field in fields(kind) if field.init and field.name not in _ENVELOPE]
     try:
         hints = get_type_hints(kind, include_extras=True)
@@ -83,7 +85,7 @@ def _form(kind: type[Event]) -> Form:
         slots=True,
     )
     write = SchemaSerializer(schema, core_schema.CoreConfig(ser_json_inf_nan="strings")).to_json
-    return Form(kind, write, wanted, _mentions(names))
+    return Form(kind, write, wanted, _mentions(names), "confidence" in names)
 
 
 def _write_unknown(event: UnknownEvent) -> bytes:

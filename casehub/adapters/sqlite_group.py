@@ -14,6 +14,7 @@ from casehub.adapters.codec import encode, form_of
 from casehub.adapters.sqlite_schema import to_micros
 from casehub.errors import FactError, SettingsError
 from casehub.events import CaseStatusChanged
+from casehub.query import confidence_of
 from casehub.spi import CommitResult, Committed, Conflict, Duplicate, Refused, TooLarge, Turn
 
 MARK_EVERY: Final = 1_000
@@ -22,7 +23,7 @@ KNOWN_CASES: Final = 50_000
 """Cases whose versions are held in memory; when there are more, they are looked up again."""
 
 
-_EVENT: Final = "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_EVENT: Final = "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _KIND: Final = "INSERT INTO kinds VALUES (?, ?, ?, ?, ?, ?)"
 _BEGUN: Final = "INSERT INTO cases VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _CHANGED: Final = (
@@ -47,10 +48,10 @@ Kind = tuple[str, str, str, str, str]
 
 @dataclass(slots=True, eq=False)
 class Written:
-    """A turn made ready for the writer. `rows`: kind, by, cause, body; `reason`: of its last change of status."""
+    """A turn made ready for the writer. `rows`: kind, by, cause, body, confidence; `reason`: of its last change of status."""
 
     turn: Turn
-    rows: list[tuple[Kind, str, int, str]]
+    rows: list[tuple[Kind, str, int, str, float | None]]
     at: int
     size: int
     reason: str | None
@@ -68,7 +69,7 @@ def prepare(turn: Turn, event_bytes: int) -> Written | TooLarge | Refused:
 def _prepared(turn: Turn, event_bytes: int) -> Written | TooLarge | Refused:
     envelope = turn.envelope
     tenant, definition = envelope.tenant, envelope.definition
-    rows: list[tuple[Kind, str, int, str]] = []
+    rows: list[tuple[Kind, str, int, str, float | None]] = []
     size, reason = 0, None
     if not _can_be_text(envelope.case, turn.key, *turn.timers):
         return Refused("", f"case {envelope.case!r}: its id, a key or a timer has a lone surrogate; use valid text")
@@ -79,7 +80,8 @@ def _prepared(turn: Turn, event_bytes: int) -> Written | TooLarge | Refused:
             return Refused(event.name, str(error))
         if len(body) > event_bytes:
             return TooLarge(name, len(body), event_bytes)
-        kind = (tenant, definition, name, *form_of(type(event)).mentions(event))
+        form = form_of(type(event))
+        kind = (tenant, definition, name, *form.mentions(event))
         if not _can_be_text(event.by, *kind):
             return Refused(
                 name, f"event {name} of case {envelope.case!r}: an identifier has a lone surrogate; use valid text"
@@ -87,7 +89,7 @@ def _prepared(turn: Turn, event_bytes: int) -> Written | TooLarge | Refused:
         size += len(body)
         if isinstance(event, CaseStatusChanged):
             reason = event.reason
-        rows.append((kind, event.by, event.cause, body.decode()))
+        rows.append((kind, event.by, event.cause, body.decode(), confidence_of(event) if form.confident else None))
     return Written(turn, rows, to_micros(envelope.at), size, reason)
 
 
@@ -142,7 +144,7 @@ class Group:
     connection: sqlite3.Connection
     known: Known
     size: int = 0
-    events: list[tuple[int, int, int, int, int, int, str, int, str]] = field(default_factory=list)
+    events: list[tuple[int, int, int, int, int, int, str, int, str, float | None]] = field(default_factory=list)
     kinds: list[tuple[int, str, str, str, str, str]] = field(default_factory=list)
     begun: dict[Where, tuple[str, int]] = field(default_factory=dict)
     changed: dict[Where, KnownCase] = field(default_factory=dict)
@@ -196,11 +198,11 @@ class Group:
         if not version:
             case.no = seq + 1
             self.begun[where] = (envelope.definition, at)
-        for kind, by, cause, body in written.rows:
+        for kind, by, cause, body, confidence in written.rows:
             seq += 1
             version += 1
             kind_no = known.kinds.get(kind) or self._new_kind(kind)
-            self.events.append((seq, case.no, kind_no, version, number, at, by, cause, body))
+            self.events.append((seq, case.no, kind_no, version, number, at, by, cause, body, confidence))
         known.seq = case.seq = seq
         case.version = version
         case.changed_at = at

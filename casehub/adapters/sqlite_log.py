@@ -56,6 +56,12 @@ _COUNT_BY_KIND: Final = (
 )
 _SORTED: Final = "events_by_kind AS i"
 _SORTED_EVENTS: Final = "events_by_kind AS i CROSS JOIN events AS e ON e.seq = i.seq"
+_SURE: Final = "{e}.confidence >= :sure AND {e}.confidence < :unsure"
+# An index has those that carry a confidence, and they alone.
+_SURE_BY_KIND: Final = (
+    "e.seq IN (SELECT s.seq FROM events AS s INDEXED BY events_by_confidence "
+    "WHERE s.kind IN (SELECT value FROM json_each(:kinds)) AND s.confidence IS NOT NULL AND {sure})"
+)
 _LAST_CASES: Final = "SELECT {columns} FROM cases WHERE {where} AND no < :before ORDER BY no DESC LIMIT :limit"
 _FIND_CASE: Final = "SELECT no FROM cases WHERE tenant = ? AND case_id = ?"
 _LAST_MARK: Final = "SELECT seq FROM marks ORDER BY high DESC, seq DESC LIMIT 1"
@@ -198,10 +204,18 @@ class Session:
             more += ' AND e."by" = :by'
         values["after"] = after
         where = _RANGE.format(e="e") + more
+        sure = query.confidence_from is not None or query.confidence_below is not None
+        if sure:
+            values["sure"] = -1.0 if query.confidence_from is None else query.confidence_from
+            values["unsure"] = 2.0 if query.confidence_below is None else query.confidence_below
+            where += f" AND {_SURE.format(e='e')}"
         narrow = bool(query.types) or (query.definition, query.binding, query.worker) != (None, None, None)
         if query.case is not None or query.last_cases is not None:
             values["cases"] = to_json(self._numbers(query, upto))
             where = f"{_CASE} AND {where} AND {_KIND}" if narrow else f"{_CASE} AND {where}"
+            return _Meaning(where, more, values, by_kind=False)
+        if sure:
+            where = f"{_SURE_BY_KIND.format(sure=_SURE.format(e='s'))} AND {where}"
             return _Meaning(where, more, values, by_kind=False)
         if narrow and len(kinds) <= KINDS_MOST:
             values["mark"] = self._first(_LAST_MARK)

@@ -150,6 +150,14 @@ SELECT e.seq, k.tenant, c.case_id, e.version, e.turn, k.name, k.definition, k.bi
 FROM events AS e JOIN kinds AS k ON k.no = e.kind JOIN cases AS c ON c.no = e.case_no;
 """,
     ),
+    Migration(
+        2,
+        "confidence",
+        """\
+ALTER TABLE events ADD COLUMN confidence REAL;  -- the lowest that the event carries, 0 to 1; NULL for most
+CREATE INDEX events_by_confidence ON events (kind, confidence) WHERE confidence IS NOT NULL;
+""",
+    ),
 )
 
 _REGISTER: Final = """\

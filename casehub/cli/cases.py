@@ -272,6 +272,8 @@ def fact_json(fact: Fact) -> dict[str, Any]:
 
 def _fact_row(item: Mapping[str, Any], width: int = WIDTH) -> Sequence[object]:
     value = "(deleted)" if item["deleted"] else compact(item["value"], width)
+    if item["confidence"] is not None:
+        value += f" (confidence {item['confidence']:g})"
     return (item["fact"], item["by"], item["at"], item["version"], f"{value} (hidden)" if item["hidden"] else value)
 
 

@@ -14,6 +14,7 @@ from typing import Any
 from casehub.activation import Activation
 from casehub.binding import Binding, Worker
 from casehub.engine.letters import discarded, retried
+from casehub.engine.results import Result, merged_confidence, result_of
 from casehub.engine.timekeeping import strike
 from casehub.errors import CaseEndedError, Declined, FactError, InputRefusedError, Permanent
 from casehub.events import (
@@ -73,7 +74,7 @@ class Intake:
             raise InputRefusedError(f"case {self.state.id!r} has been started; give another case_id")
         yield CaseStarted(structure=self.structure.hash, by=input.by)
         if input.facts:
-            yield ContextChanged(facts=input.facts, by=input.by)
+            yield ContextChanged(facts=input.facts, confidence=input.confidence or None, by=input.by)
 
     def write(self, input: Write) -> Iterator[Event]:
         state = self.state
@@ -89,7 +90,8 @@ class Intake:
             ]
         hidden = tuple(name for name in input.hide if name in state.facts and not state.facts[name].hidden)
         shown = tuple(name for name in input.show if name in state.facts and state.facts[name].hidden)
-        changed = {name: value for name, value in facts.items() if not self._equal(name, value)}
+        sure = input.confidence
+        changed = {name: value for name, value in facts.items() if not self._equal(name, value, sure.get(name))}
         deleted = [name for name in deleted if name not in facts]
         change = changed or deleted or hidden or shown
         heard = any(signal in self.structure.triggered_by_signal or signal not in facts for signal in input.signals)
@@ -99,7 +101,15 @@ class Intake:
         if change:
             cause = state.version if input.signals else 0
             gone = tuple(deleted)
-            yield ContextChanged(facts=changed, deleted=gone, hidden=hidden, shown=shown, by=input.by, cause=cause)
+            yield ContextChanged(
+                facts=changed,
+                deleted=gone,
+                hidden=hidden,
+                shown=shown,
+                confidence={name: sure[name] for name in changed if name in sure} or None,
+                by=input.by,
+                cause=cause,
+            )
 
     def returned(self, input: Returned) -> Iterator[Event]:
         activation = self.state.activations.get(input.activation)
@@ -111,7 +121,8 @@ class Intake:
         worker = binding.worker_named(activation.worker)
         if input.error is None and input.expired is None:
             try:
-                facts, deleted = self._written(binding, worker, activation, input.value)
+                result = result_of(worker, input.value)
+                facts, deleted, sure = self._written(binding, worker, activation, result)
             except Exception as error:  # a merge function, or a type's own code, may raise anything
                 yield from self._failed(input, activation, binding, error, permanent=True)
                 return
@@ -122,12 +133,18 @@ class Intake:
                 worker=worker.name,
                 attempt=input.attempt,
                 wrote=(*facts, *deleted),
+                confidence=result.lowest,
                 charges=input.charges,
                 by=by,
             )
             if facts or deleted:
                 yield ContextChanged(
-                    facts=facts, deleted=deleted, by=by, binding=activation.binding, cause=self.state.version
+                    facts=facts,
+                    deleted=deleted,
+                    confidence=sure,
+                    binding=activation.binding,
+                    by=by,
+                    cause=self.state.version,
                 )
         else:
             yield from self._failed(input, activation, binding, input.error, permanent=False)
@@ -208,44 +225,35 @@ class Intake:
     # ---- what a worker's result comes to
 
     def _written(
-        self, binding: Binding, worker: Worker, activation: Activation, value: object
-    ) -> tuple[dict[str, Plain], tuple[str, ...]]:
-        """The facts that a result writes and deletes, merged with what was written meanwhile."""
-        if value is None:
-            return {}, ()
-        if worker.mapping:
-            if not isinstance(value, Mapping):
-                raise FactError(
-                    f"worker {worker.name!r} returned {type(value).__name__}, and it declares several facts; return a mapping"
-                )
-            results: Mapping[str, object] = value
-        elif len(worker.writes) == 1:
-            results = {worker.writes[0]: value}
-        else:
-            raise FactError(
-                f"worker {worker.name!r} returned {type(value).__name__}, and it declares no fact; give writes="
-            )
+        self, binding: Binding, worker: Worker, activation: Activation, result: Result
+    ) -> tuple[dict[str, Plain], tuple[str, ...], dict[str, float] | None]:
+        """What a result writes and deletes, merged with what was written meanwhile, and the confidence of what it writes."""
         facts: dict[str, Plain] = {}
         deleted: list[str] = []
-        for name, item in results.items():
+        confidence: dict[str, float] = {}
+        for name, item in result.items.items():
             if name not in worker.writes:
                 raise FactError(
                     f"worker {worker.name!r} wrote {name!r}, which its writes= does not name ({', '.join(worker.writes)}); add it"
                 )
             kind, where = self.structure.types[name], f"fact {name!r} of worker {worker.name!r}"
             mine: Plain | Absent = ABSENT if item is ABSENT else kind.normalise(item, where)
+            sure = result.sure.get(name)
             theirs = self.state.facts.get(name)
             if theirs is not None and theirs.stamp > activation.version:
                 merged = binding.policy.merge(ABSENT if theirs.value is ABSENT else copy(theirs.value), mine)
                 if merged is not mine and merged is not ABSENT:
+                    sure = merged_confidence(merged, sure, theirs)
                     merged = kind.normalise(kind.restore(plain(merged, where), name), where)
                 mine = merged
             if mine is not ABSENT:
-                if not self._equal(name, mine):
+                if not self._equal(name, mine, sure):
                     facts[name] = mine
+                    if sure is not None:
+                        confidence[name] = sure
             elif self._visible(name):
                 deleted.append(name)
-        return facts, tuple(deleted)
+        return facts, tuple(deleted), confidence or None
 
     def _failed(
         self, input: Returned, activation: Activation, binding: Binding, error: BaseException | None, *, permanent: bool
@@ -324,9 +332,10 @@ class Intake:
         fact = self.state.facts.get(name)
         return fact is not None and fact.visible
 
-    def _equal(self, name: str, value: Plain) -> bool:
+    def _equal(self, name: str, value: Plain, confidence: float | None) -> bool:
+        """Whether a fact is that already, and as sure."""
         fact = self.state.facts.get(name)
-        return fact is not None and fact.visible and same(fact.value, value)
+        return fact is not None and fact.visible and fact.confidence == confidence and same(fact.value, value)
 
 
 def message_of(error: BaseException) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from casehub.binding import Binding, Worker
 from casehub.engine.agenda import judge
 from casehub.engine.intake import Intake
+from casehub.engine.results import result_of
 from casehub.errors import FactError, InputRefusedError
 from casehub.events import Event, WorkerEvent
 from casehub.explanation import Verdict
@@ -25,9 +26,11 @@ def reported(input: Reported, intake: Intake, schedule: Callable[[Binding], Iter
     state, structure = intake.state, intake.structure
     binding = structure.bindings[input.binding]
     if state.status.ended or judge(state, binding) is not Verdict.ELIGIBLE:
-        facts, deleted = _written(binding.worker_named(input.worker), input.value, structure)
+        facts, deleted, sure = _written(binding.worker_named(input.worker), input.value, structure)
         by = f"worker:{input.worker}"
-        yield from intake.write(Write(facts=facts, delete=deleted, notes=input.notes, by=by, at=input.at))
+        yield from intake.write(
+            Write(facts=facts, confidence=sure, delete=deleted, notes=input.notes, by=by, at=input.at)
+        )
         return
     yield from input.notes
     for event in schedule(binding):
@@ -39,20 +42,21 @@ def reported(input: Reported, intake: Intake, schedule: Callable[[Binding], Iter
         yield from intake.returned(Returned(activation=activation, attempt=1, value=input.value, at=input.at))
 
 
-def _written(worker: Worker, value: object, structure: Structure) -> tuple[dict[str, Plain], tuple[str, ...]]:
+def _written(
+    worker: Worker, value: object, structure: Structure
+) -> tuple[dict[str, Plain], tuple[str, ...], Mapping[str, float]]:
     """What a result writes and deletes when no activation stands behind it: it replaces whatever was there."""
-    if value is None:
-        return {}, ()
-    results = value if worker.mapping else dict.fromkeys(worker.writes[:1], value)
-    if not isinstance(results, Mapping) or not results.keys() <= set(worker.writes):
+    try:
+        result = result_of(worker, value)
+        if not result.items.keys() <= set(worker.writes):
+            raise FactError(f"it writes {', '.join(worker.writes)}")
+        facts = {
+            name: structure.types[name].normalise(item, f"fact {name!r} of worker {worker.name!r}")
+            for name, item in result.items.items()
+            if item is not ABSENT
+        }
+    except FactError as error:
         raise InputRefusedError(
-            f"worker {worker.name!r} is reported to have returned {value!r:.100}, and it writes {', '.join(worker.writes)}"
-        )
-    facts: dict[str, Plain] = {}
-    for name, item in results.items():
-        if item is not ABSENT:
-            try:
-                facts[name] = structure.types[name].normalise(item, f"fact {name!r} of worker {worker.name!r}")
-            except FactError as error:
-                raise InputRefusedError(str(error)) from error
-    return facts, tuple(name for name, item in results.items() if item is ABSENT)
+            f"worker {worker.name!r} is reported to have returned {value!r:.100}: {error}"
+        ) from error
+    return facts, tuple(name for name, item in result.items.items() if item is ABSENT), result.sure

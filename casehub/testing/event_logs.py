@@ -51,14 +51,15 @@ _WHOSE: Final[Sequence[dict[str, Any]]] = (
 _BOUNDS: Final[Sequence[dict[str, Any]]] = (
     {}, {"after": 7}, {"upto": 50}, {"after": 20, "upto": 40}, {"since": AT + timedelta(hours=1)},
     {"until": AT + timedelta(hours=2)}, {"since": AT, "until": AT + timedelta(hours=3), "after": 3},
+    {"confidence_below": 0.5}, {"confidence_from": 0.5}, {"confidence_from": 0.2, "confidence_below": 0.7, "upto": 80},
 )  # fmt: skip
 _ORDERED: Final[Sequence[dict[str, Any]]] = (
     {}, {"definition": "claim"}, {"case": "c1"}, {"types": concrete([WorkerExecutionFinished])},
-    {"binding": "b1", "by": "worker:w1"}, {"last_cases": 3},
+    {"binding": "b1", "by": "worker:w1"}, {"last_cases": 3}, {"confidence_from": 0.5},
 )  # fmt: skip
 _COUNTED: Final[Sequence[dict[str, Any]]] = (
     {}, {"tenant": "other"}, {"definition": "claim"}, {"case": "c1"}, {"types": concrete([WorkerExecutionFinished])},
-    {"since": AT + timedelta(hours=1), "definition": "claim"}, {"by": "user:ada"}, {"limit": 1}, {"binding": "b1"},
+    {"since": AT + timedelta(hours=1), "definition": "claim"}, {"by": "user:ada"}, {"limit": 1}, {"confidence_below": 0.5},
 )  # fmt: skip
 BATCH_MOST: Final = 10_000
 """Events in a batch of `tail` that still count as bounded."""
@@ -129,12 +130,15 @@ def _corpus() -> list[Turn]:
             about: dict[str, Any] = {"binding": binding, "worker": f"w{number % 2}", "by": f"worker:w{number % 2}"}
             activation = ActivationId(f"{case.case}/{binding}/{step}")
             events: list[Event] = [CaseStarted()] if step == 0 else []
+            sure = step / 4 if number > 2 else None
             if number % 2:
-                events.append(WorkerExecutionCompleted(**about, activation=activation, attempt=1))
-                events.append(ContextChanged(facts={"a": step}, binding=binding, by=about["by"]))
+                events.append(WorkerExecutionCompleted(**about, activation=activation, attempt=1, confidence=sure))
+                each = None if sure is None else {"a": sure, "b": 1}
+                events.append(ContextChanged(facts={"a": 1}, binding=binding, by=about["by"], confidence=each))
             else:
                 events.append(WorkerExecutionFailed(**about, activation=activation, attempt=1, error="E", message="m"))
-                events.append(UnknownEvent(type="NOTED", body={"binding": binding, "worker": 3}, by="user:ada"))
+                body: dict[str, Any] = {"binding": binding, "worker": 3, "confidence": sure}
+                events.append(UnknownEvent(type="NOTED", body=body, by="user:ada"))
             events.append(WorkerScheduled(**about, activation=activation, stamps={"a": 1}))
             at = AT + timedelta(hours=step) - timedelta(minutes=number)  # not in the order of the positions
             turns.append(case.turn(*events, at=at))

@@ -40,7 +40,8 @@ def turns_of(number: int) -> list[Turn]:
     for step in range(5):
         about: dict[str, Any] = {"binding": f"b{step}", "worker": f"b{step}", "by": f"worker:b{step}"}
         events: list[Event] = [
-            ContextChanged(facts={f"f{step}": number}, binding=about["binding"], by=about["by"]) for _ in range(3)
+            ContextChanged(facts={f"f{step}": number}, binding=about["binding"], by=about["by"], confidence=sure)
+            for sure in ({"f": number % 50 / 50} if number < 100 else None, None, None)
         ]
         if step == 0:
             events.insert(0, CaseStarted())
@@ -97,6 +98,7 @@ CHANGED = concrete([ContextChanged])
 BY_CASE = "SEARCH e USING INDEX events_by_case (case_no=?)"
 COVERED = "SEARCH e USING COVERING INDEX events_by_case (case_no=?)"
 BY_KIND = "SEARCH i USING PRIMARY KEY (kind=? AND seq>? AND seq<?)"
+SURE = "SEARCH s USING COVERING INDEX events_by_confidence (kind=? AND confidence>? AND confidence<?)"
 BY_POSITION = "SEARCH e USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"
 LAST = "SEARCH cases USING COVERING INDEX cases_by_definition (tenant=? AND definition=? AND rowid<?)"
 
@@ -120,6 +122,11 @@ PLANS: dict[str, tuple[Question, list[str]]] = {
     "failures of a definition": (
         lambda s: s.count(EventQuery(types=FAILED, definition="d1"), "binding"), [BY_KIND, "not SEARCH e USING INTEGER PRIMARY KEY (rowid=?)"],
     ),
+    "unsure outcomes of a definition": (
+        lambda s: s.query(EventQuery(types=CHANGED, definition="d1", confidence_below=0.5)), [SURE],
+    ),
+    "how many are sure": (lambda s: s.count(EventQuery(confidence_from=0.9), "binding"), [SURE]),
+    "unsure outcomes of a case": (lambda s: s.query(EventQuery(case=CaseId("c000001"), confidence_below=0.5)), [BY_CASE]),
     "everything behind a position": (lambda s: s.query(EventQuery(after=100, upto=200)), [BY_POSITION]),
     "the newest of all": (lambda s: s.query(EventQuery(newest=True, limit=5)), [BY_POSITION]),
     "a batch of a tail": (lambda s: s.batch(100, "default"), [BY_POSITION]),
@@ -160,7 +167,7 @@ async def test_an_answer_is_of_one_moment(asking: Session, tmp_path: Path) -> No
         before = asking.position()
         with closing(sqlite3.connect(tmp_path / "cases.db")) as other, other:
             other.execute(
-                "INSERT INTO events SELECT seq + 1, case_no, kind, version + 1, turn, at, by, cause, body FROM events WHERE seq = ?",
+                "INSERT INTO events SELECT seq + 1, case_no, kind, version + 1, turn, at, by, cause, body, confidence FROM events WHERE seq = ?",
                 (before,),
             )
         return before, asking.position()
@@ -190,6 +197,9 @@ FLAT: dict[str, Question] = {
     "newest failures of a binding": lambda s: s.query(EventQuery(types=FAILED, binding="b2", newest=True, limit=5)),
     "one case": lambda s: s.load(CaseId("c000123"), "default"),
     "failures since then": lambda s: s.query(EventQuery(types=FAILED, since=AT + timedelta(seconds=4_000), limit=5)),
+    "the newest that are unsure": lambda s: s.query(
+        EventQuery(types=CHANGED, confidence_below=0.5, newest=True, limit=5)
+    ),
     "active cases of a status": lambda s: s.cases(CaseQuery(statuses=(CaseStatus.SUSPENDED,))),
 }
 

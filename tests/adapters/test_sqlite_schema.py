@@ -16,10 +16,11 @@ from casehub.errors import SchemaError
 from casehub.events import CaseStarted, ContextChanged, GoalReached
 from casehub.testing.event_logs import Writing, committed, opened
 
+NEXT = MIGRATIONS[-1].version + 1
 SECOND = Migration(
-    2, "labels", "CREATE TABLE labels (name TEXT PRIMARY KEY);\nCREATE INDEX labels_by_name ON labels (name);\n"
+    NEXT, "labels", "CREATE TABLE labels (name TEXT PRIMARY KEY);\nCREATE INDEX labels_by_name ON labels (name);\n"
 )
-BROKEN = Migration(2, "labels", "CREATE TABLE labels (name TEXT PRIMARY KEY);\nCREATE TABLE labels (name TEXT);\n")
+BROKEN = Migration(NEXT, "labels", "CREATE TABLE labels (name TEXT PRIMARY KEY);\nCREATE TABLE labels (name TEXT);\n")
 
 
 @pytest.fixture
@@ -89,10 +90,10 @@ def test_the_sql_that_is_shown_makes_the_same_database(connection: sqlite3.Conne
 def test_only_what_is_missing_is_applied(connection: sqlite3.Connection, known: Callable[..., None]) -> None:
     migrate(connection, "x")
     known(*MIGRATIONS, SECOND)
-    assert "labels" in schema_sql(1)
-    assert "CREATE TABLE cases" not in schema_sql(1)
+    assert "labels" in schema_sql(NEXT - 1)
+    assert "CREATE TABLE cases" not in schema_sql(NEXT - 1)
     migrate(connection, "x")
-    assert schema_version(connection, "x") == 2
+    assert schema_version(connection, "x") == NEXT
     assert ("labels" in dict(shape(connection))) is True
 
 
@@ -106,7 +107,7 @@ def test_a_migration_that_fails_changes_nothing(connection: sqlite3.Connection, 
     assert shape(connection) == before
     known(*MIGRATIONS, SECOND)
     migrate(connection, "x")
-    assert schema_version(connection, "x") == 2
+    assert schema_version(connection, "x") == NEXT
 
 
 async def test_a_database_is_brought_up_to_date_when_it_is_opened(
@@ -116,7 +117,9 @@ async def test_a_database_is_brought_up_to_date_when_it_is_opened(
         await committed(store, Writing("c1").turn(CaseStarted()))
     reader = SQLiteStore(store.path, read_only=True)
     known(*MIGRATIONS, SECOND)
-    with pytest.raises(SchemaError, match="is version 1, and this CaseHub works with 2; open it with a hub"):
+    with pytest.raises(
+        SchemaError, match=f"is version {NEXT - 1}, and this CaseHub works with {NEXT}; open it with a hub"
+    ):
         await reader.open(lambda turns: None)
     async with opened(store):
         assert await store.position() == 1
@@ -130,7 +133,9 @@ async def test_a_newer_database_is_refused_and_left_as_it_is(store: SQLiteStore,
         await committed(store, Writing("c1").turn(CaseStarted()))
     known(*MIGRATIONS)
     for refused in (store, SQLiteStore(store.path, read_only=True)):
-        with pytest.raises(SchemaError, match=r"cases\.db: its schema is version 2 \(labels\).*up to 1; upgrade"):
+        with pytest.raises(
+            SchemaError, match=rf"cases\.db: its schema is version {NEXT} \(labels\).*up to {NEXT - 1}; upgrade"
+        ):
             await refused.open(lambda turns: None)
     known(*MIGRATIONS, SECOND)
     async with opened(store):

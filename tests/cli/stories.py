@@ -8,7 +8,7 @@ import socket
 
 from blackboard_ext import PlanningStrategyLoopControl
 from blackboard_ext.strategies import EverythingEligible
-from casehub import CaseDefinition, CaseHub, Permanent
+from casehub import CaseDefinition, CaseHub, Confident, Permanent
 
 # ---- three workers and a goal
 
@@ -28,6 +28,16 @@ async def assess(entities: list[str]) -> float:
 @claim.worker(writes="decision")
 async def decide(risk: float) -> str:
     return "approve" if risk < 0.5 else "refer"
+
+
+# ---- a worker that is not sure
+
+guess = CaseDefinition("guess", goal="topic")
+
+
+@guess.worker(writes="topic")
+async def classify(text: str) -> Confident[str]:
+    return Confident("invoice", 0.4)
 
 
 # ---- a case that waits for somebody

@@ -92,6 +92,13 @@ def test_a_worker_process_steers_the_stages_of_its_cases(program: Program) -> No
         assert up.stop() == 0
 
 
+def test_facts_show_how_sure_their_author_is(program: Program) -> None:
+    program.inside("case", "start", "stories:guess", "--fact", "text=see below", "--id", "g")
+    facts = program.inside("case", "facts", "g", "-o", "json").json["items"]
+    assert [(fact["fact"], fact["confidence"]) for fact in facts] == [("text", None), ("topic", 0.4)]
+    assert '"invoice" (confidence 0.4)' in program.inside("case", "facts", "g").out
+
+
 def test_facts_show_their_history_and_what_led_to_them(program: Program) -> None:
     start(program, "claim", "c", "document=Ada met Grace")
     facts = program.inside("case", "facts", "c", "-o", "json").json["items"]
@@ -187,8 +194,8 @@ def test_the_schema_is_printed_and_made(program: Program) -> None:
     with sqlite3.connect(program.folder / "by-hand.db") as by_hand:
         by_hand.executescript(sql)
     by_hand.close()
-    assert "schema version 1, nothing to do" in program.inside("db", "migrate", "--db", "by-hand.db").out
-    assert program.inside("db", "migrate", "-o", "json").json == {"from": 0, "to": 1}
+    assert "schema version 2, nothing to do" in program.inside("db", "migrate", "--db", "by-hand.db").out
+    assert program.inside("db", "migrate", "-o", "json").json == {"from": 0, "to": 2}
     assert program.inside("case", "list", "-o", "json").json == {"items": [], "next": None}
 
 

@@ -17,6 +17,7 @@ from blackboard_ext import (
     PlanItemObsolete,
     PlanningStrategyLoopControl,
 )
+from blackboard_ext.strategies import EverythingEligible
 from casehub import (
     ABSENT,
     Binding,
@@ -28,6 +29,7 @@ from casehub import (
     CaseStalled,
     CaseStalledError,
     CaseView,
+    Confident,
     Defer,
     DeliberationCancelled,
     DeliberationFailed,
@@ -37,6 +39,7 @@ from casehub import (
     Selection,
     SelectionDropped,
     WorkerScheduled,
+    confident,
     present,
 )
 from casehub.spi import Answer
@@ -487,3 +490,23 @@ async def test_a_note_that_changes_the_type_of_a_value_is_written(before: Any, a
         case = await kit.start(d, x=1)
         await case.completed()
         assert [repr(event.value) for event in kit.events(case, NoteWritten)] == [repr(before), repr(after)]
+
+
+# ---- confidence
+
+
+async def test_a_stage_may_wait_until_a_fact_is_sure_enough() -> None:
+    d = CaseDefinition("d", goal="end", signals={"risk": float, "end": int})
+
+    @d.worker(writes="end")
+    async def work(risk: float) -> int:
+        return 1
+
+    d.stage("act", work, entry=confident("risk", 0.7))
+    async with CaseTestKit(d, loop=PlanningStrategyLoopControl(EverythingEligible())) as kit:
+        case = await kit.start(d)
+        await case.signal(risk=Confident(0.1, 0.5))
+        await kit.settle()
+        assert (await case.state()).control.stage("act") == "PENDING"
+        await case.signal(risk=Confident(0.1, 0.75))
+        assert (await case.completed())["end"] == 1

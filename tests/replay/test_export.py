@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from casehub import CaseDefinition, CaseHub, Declined, Permanent
+from casehub import CaseDefinition, CaseHub, Confident, Declined, Permanent
 from casehub.adapters.codec import from_json
 from casehub.adapters.xes import Trace, read_traces
 from casehub.export import COLUMNS, Format, export, harmless
@@ -91,6 +91,20 @@ async def test_traces_are_in_the_order_their_cases_started(tmp_path: Path) -> No
     store = Kept()
     await Shop().replay([told("late", ("Ordered", 9)), told("early", ("Ordered", 1))], store)
     assert [trace.case for trace in await exported(store, tmp_path)] == ["early", "late"]
+
+
+async def test_an_outcome_is_told_with_its_confidence(tmp_path: Path) -> None:
+    d = CaseDefinition("d", goal="topic")
+
+    @d.worker(writes="topic")
+    async def classify(text: str) -> Confident[str]:
+        return Confident("invoice", 0.4)
+
+    store = Kept()
+    async with CaseHub(d, store=store) as hub:
+        await (await hub.start(d, case_id="c", text="see below")).completed()
+    (trace,) = await exported(store, tmp_path)
+    assert [event.attributes.get("casehub:confidence") for event in trace.events] == [None, 0.4, None]
 
 
 async def test_what_a_live_case_did_is_told_in_the_words_of_xes(tmp_path: Path) -> None:

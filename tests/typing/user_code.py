@@ -32,6 +32,7 @@ from casehub import (
     CaseSummary,
     CaseView,
     ChoreographyLoopControl,
+    Confident,
     ContextChanged,
     Declined,
     Defer,
@@ -59,6 +60,7 @@ from casehub import (
     absent,
     all_of,
     any_of,
+    confident,
     cron,
     deep_merge,
     every,
@@ -161,6 +163,16 @@ async def investigate(applicant: str) -> Findings:
     if not applicant:
         raise Permanent("nobody to look at")
     return {"facts": [applicant], "sources": 1}
+
+
+@loan.worker(writes="guess", when=confident("risk", 0.5) | absent("risk"))
+async def estimate(amount: int) -> Confident[int] | None:
+    return Confident(amount // 2, 0.25) if amount else None
+
+
+@loan.worker(writes=("low", "high"))
+async def span(amount: int) -> Mapping[str, Confident[int]]:
+    return {"low": Confident(amount, 0.9), "high": Confident(amount * 2, confidence=1)}
 
 
 @loan.worker(writes="informed", capability="letter")
