@@ -7,10 +7,12 @@ to the hub's task group as ever, so what ends the group ends them.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Coroutine
 from contextvars import Context, copy_context
 from typing import Any, Final
 
+import anyio
 from anyio.abc import TaskGroup
 
 IDLE: Final = 256
@@ -42,12 +44,21 @@ class TaskPool:
         while True:
             function, arguments = job
             await function(*arguments)
-            if len(self._idle) >= IDLE or not _same(copy_context(), self._context):
-                return  # what a worker has left in its context is for nobody else
+            if len(self._idle) >= IDLE or not self._as_new():
+                return
             free: asyncio.Future[Job] = asyncio.get_running_loop().create_future()
             self._idle.append(free)
             del job, function, arguments  # nothing of a case is kept by who waits
             job = await free
+
+    def _as_new(self) -> bool:
+        """Whether the running task is as it began: what a worker left behind in it is for no other case."""
+        task = asyncio.current_task()
+        return (
+            (task is None or not task.cancelling())
+            and anyio.current_effective_deadline() == math.inf  # a scope that was entered and never left
+            and _same(copy_context(), self._context)
+        )
 
 
 def _same(one: Context, other: Context) -> bool:

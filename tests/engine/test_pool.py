@@ -6,7 +6,7 @@ import asyncio
 import gc
 import weakref
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar
 from typing import Any
 
@@ -112,6 +112,39 @@ async def test_once_the_group_is_cancelled_no_job_goes_to_a_task_that_has_ended(
             jobs.spawn(job)
             await rest()
     assert began == 2
+
+
+async def test_a_scope_that_a_job_never_left_ends_the_group_at_once_and_no_later_job() -> None:
+    async def job() -> None:
+        anyio.CancelScope(deadline=anyio.current_time() + 3_600).__enter__()
+
+    async def work() -> None:
+        async with pool() as jobs:
+            jobs.spawn(job)
+            await anyio.sleep_forever()
+
+    with pytest.raises(ExceptionGroup) as caught:
+        await work()
+    assert caught.group_contains(RuntimeError, match="isn't the current")
+
+
+async def test_a_cancellation_that_a_job_swallowed_is_not_held_against_the_next() -> None:
+    tasks = list[asyncio.Task[Any] | None]()
+
+    async def job() -> None:
+        task = asyncio.current_task()
+        tasks.append(task)
+        assert task is not None
+        assert not task.cancelling()
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await asyncio.sleep(0)
+
+    async with pool() as jobs:
+        for _ in range(2):
+            jobs.spawn(job)
+            await rest()
+    assert len(set(tasks)) == 2
 
 
 async def test_a_task_that_waits_holds_nothing_of_its_last_job() -> None:
