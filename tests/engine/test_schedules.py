@@ -446,8 +446,8 @@ class All:
         return eligible
 
 
-def staged(**stage: Any) -> Core:
-    d = timed(every("1h"))
+def staged(catch_up: str = "once", **stage: Any) -> Core:
+    d = timed(every("1h", catch_up=catch_up))
     d.stage("watch", "refresh", **stage)
     structure = build(d)
     core = Core(d, loop=PlanningStrategyLoopControl(All()).over(structure))
@@ -480,6 +480,23 @@ def test_a_schedule_rests_while_its_stage_is_suspended() -> None:
     core.pass_time("30m")
     core.take(SteerStage(stage="watch", verb=StageVerb.RESUME))
     assert set(core.state.timers.values()) == {NOON + timedelta(hours=1)}
+
+
+@pytest.mark.parametrize(("policy", "stands"), [("skip", ["1:00", "5:00"]), ("once", ["1:00", "4:00", "5:00"])])
+def test_what_becomes_due_while_the_stage_is_suspended(policy: str, stands: list[str]) -> None:
+    core = staged(catch_up=policy, autocomplete=False)
+    core.pass_time("1h")
+    core.answer("refresh")
+    core.run()
+    assert of(core.take(SteerStage(stage="watch", verb=StageVerb.SUSPEND)), TimerCancelled)
+    core.pass_time("3h30m")
+    core.take(SteerStage(stage="watch", verb=StageVerb.RESUME))
+    for _ in range(60):
+        core.pass_time("1m")
+        if core.state.deliberating:
+            core.answer("refresh")
+        core.run()
+    assert stands_for(core) == stands
 
 
 def test_an_occurrence_reads_and_writes_like_any_activation() -> None:
