@@ -88,11 +88,11 @@ def inactive(state: CaseState, structure: Structure, plan: PlanState, binding: s
 
 
 def next_round(state: CaseState, structure: Structure, plan: PlanState) -> list[Event]:
-    """The transitions of one round, with what they call off; empty when nothing follows. Ends go innermost first."""
+    """The transitions of one round, with what they call off; empty when nothing follows."""
     fates = _fates(state, structure, plan)
     events: list[Event] = []
     for exits in (True, False):
-        for name, fate in reversed(fates.items()):
+        for name, fate in fates.items():
             if (fate is StageStatus.TERMINATED) is exits and not _taken(structure, fates, name):
                 events += _end(state, structure, plan, structure.stages[name], fate)
     for stage in structure.stages.values():
@@ -142,7 +142,7 @@ def _call_off(state: CaseState, bindings: Collection[str], reason: str) -> Itera
 
 
 def _fates(state: CaseState, structure: Structure, plan: PlanState) -> dict[str, StageStatus]:
-    """How each open stage that ends in this round ends, if no stage around it does, outermost first."""
+    """How each open stage that ends in this round ends, if no stage around it does."""
     seen = StateFacts(state)
     fates: dict[str, StageStatus] = {}
     for stage in structure.stages.values():

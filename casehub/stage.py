@@ -66,21 +66,6 @@ def parents(stages: Mapping[str, Stage]) -> dict[str, str]:
     return found
 
 
-def outermost_first(stages: Mapping[str, Stage]) -> dict[str, Stage]:
-    """The stages by depth, then by name: an order that does not depend on the one of declaration."""
-    above = parents(stages)
-
-    def depth(name: str) -> int:
-        around: list[str] = []
-        step = above.get(name)
-        while step is not None and step not in around:
-            around.append(step)
-            step = above.get(step)
-        return len(around)
-
-    return {name: stages[name] for name in sorted(stages, key=lambda name: (depth(name), name))}
-
-
 def cycles(stages: Mapping[str, Stage]) -> Iterator[tuple[str, ...]]:
     """Stages that lie within themselves, as the ring of their names, each ring once."""
     above = parents(stages)

@@ -20,7 +20,7 @@ from casehub.goals import Goal, GoalExpression, Milestone
 from casehub.policies import Refire
 from casehub.schedule import Schedule
 from casehub.sentry import Present, Sentry
-from casehub.stage import Stage, outermost_first, parents
+from casehub.stage import Stage, parents
 from casehub.values import ABSENT, FactType, Plain
 from casehub.wiring import Source, Wires, WiringError
 
@@ -34,7 +34,7 @@ class Structure:
 
     `types`: of every fact it knows; `inputs`: facts that `start` takes, True where they are required; `brought`: facts
     that may come from outside later; `readers`, `milestones_of`, `goals_of`: from a fact to what reads it;
-    `stages`: outermost first, then by name; `stage_of`: from a member to its stage; `triggered`: from an event class to the
+    `stages`: in the order of names; `stage_of`: from a member to its stage; `triggered`: from an event class to the
     bindings that wait for it; `timed`: from a timer to the binding and the schedule that it is for; `hash`: of names, reads,
     writes, policies and conditions, not of function bodies.
     """
@@ -121,7 +121,8 @@ def structure_of(definition: CaseDefinition, execution: type, view: type) -> tup
             if name not in declared and (name in written or name in required or name in brought)
         ]
     named = {binding.name: binding for binding in bindings}
-    stages = outermost_first({stage.name: _stage(stage, wires, problems) for stage in definition.stages})
+    # By name, so that nothing depends on the order of declaration.
+    stages = {s.name: _stage(s, wires, problems) for s in sorted(definition.stages, key=lambda s: s.name)}
     structure = Structure(
         definition=definition,
         name=definition.name,
