@@ -10,9 +10,9 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, get_args
+from typing import Annotated, Any, Final, Literal, cast, get_args
 
-from pydantic import AfterValidator, Field, ValidationError
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from casehub.durations import duration
@@ -37,6 +37,14 @@ def _url(text: str) -> str:
     return text if "://" in text else f"sqlite:///{text}"
 
 
+def _loops(value: object) -> object:
+    """A table of loop controls by definition, as text."""
+    if isinstance(value, dict):
+        table = cast("dict[str, object]", value)
+        return ",".join(f"{name}={reference}" for name, reference in table.items())
+    return value
+
+
 class Settings(BaseSettings):
     """Everything that can be set. The descriptions are shown by `casehub doctor`."""
 
@@ -49,7 +57,11 @@ class Settings(BaseSettings):
     db: Annotated[str, AfterValidator(_url), Field(description="the database: a path or a URL")] = (
         "sqlite:///casehub.db"
     )
-    loop: Annotated[str, Field(description="the loop control: module:factory")] = ""
+    loop: Annotated[
+        str,
+        BeforeValidator(_loops),
+        Field(description="the loop control: module:factory, or name=module:factory, by commas"),
+    ] = ""
     drain_timeout: Annotated[str, AfterValidator(_span), Field(description="how long a stop waits for workers")] = "30s"
     tenant: Annotated[str, Field(description="whose cases", min_length=1)] = "default"
     by: Annotated[str, Field(description="who acts, as kind:name")] = ""

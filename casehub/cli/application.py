@@ -8,11 +8,12 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
+from casehub.cli.loops import loops_named
 from casehub.definition import CaseDefinition
 from casehub.errors import SettingsError
 from casehub.hub import CaseHub
 from casehub.lookup import load_definition, object_of, store_of
-from casehub.spi import LoopControl, Volatile
+from casehub.spi import Volatile
 
 
 @runtime_checkable
@@ -82,8 +83,8 @@ def hub_of(
     definitions = definitions_of(reference, allow_code)
     found = None if is_file(reference) else object_of(reference)
     if not isinstance(found, CaseHub):
-        control = loop_of(loop) if loop else None
-        return CaseHub(*definitions, store=store, loop=control, tenant=tenant, resume=resume)
+        loops = loops_named(loop, [definition.name for definition in definitions])
+        return CaseHub(*definitions, store=store, loop=loops, tenant=tenant, resume=resume)
     if loop:
         raise SettingsError(f"--loop {loop}: {reference!r} is a CaseHub, which has its own; give it loop= there")
     if isinstance(found.store, Volatile):
@@ -91,29 +92,6 @@ def hub_of(
     if not resume:
         found.resumes = False
     return found
-
-
-def loop_of(reference: str) -> LoopControl:
-    """The loop control that `module:factory` makes, or is. Raises `SettingsError` for what is none."""
-    found = object_of(reference)
-    if not callable(getattr(found, "select", None)) or isinstance(found, type):
-        try:
-            found = found()
-        except Exception as error:
-            raise SettingsError(
-                f"--loop {reference}: making it raised {type(error).__name__}: {error}; mend it"
-            ) from error
-    missing = [
-        name
-        for name in ("immediate", "handles", "deadline", "apply", "react", "gate", "select")
-        if not hasattr(found, name)
-    ]
-    if missing:
-        raise SettingsError(
-            f"--loop {reference}: {_described(found)} is no loop control; it lacks {', '.join(missing)}"
-        )
-    control: LoopControl = found
-    return control
 
 
 def _described(found: Any) -> str:

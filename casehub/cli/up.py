@@ -52,6 +52,7 @@ Examples:
   casehub up examples.claim:claim
   casehub up examples.claim:claim --db claims.db --drain-timeout 2m
   casehub up mine:definitions --loop mine:strategy
+  casehub up mine:definitions --loop claim=mine:strategy
   casehub up cases/loan.yaml --allow-code loans
   casehub up examples.expenses:declaration --replay expenses.xes""",
 )
@@ -65,7 +66,11 @@ async def up(
     /,
     *,
     loop: Annotated[
-        str | None, Parameter(help="The loop control: module:factory. [env: CASEHUB_LOOP; default: choreography]")
+        list[str] | None,
+        Parameter(
+            help="The loop control, module:factory; or that of one definition, NAME=module:factory. Can be given several "
+            "times. [env: CASEHUB_LOOP; default: choreography]"
+        ),
     ] = None,
     drain_timeout: Annotated[
         str | None,
@@ -77,7 +82,9 @@ async def up(
     common: Loading | None = None,
 ) -> int:
     """Work cases in this process: engine, SQLite, control socket."""
-    session = Session(common, app=application, loop=loop, drain_timeout=drain_timeout)
+    session = Session(
+        common, app=application, loop=None if loop is None else ",".join(loop), drain_timeout=drain_timeout
+    )
     settings = session.settings
     log_to_stderr(settings.log_level, settings.log_format)
     logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")

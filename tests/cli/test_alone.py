@@ -254,6 +254,7 @@ WRONG = [
     (("up", "stories:claim", "--db", "sqlit:///x.db"), 2, "did you mean 'sqlite'?"),
     (("up", "stories:claim", "--drain-timeout", "30"), 2, "write numbers with units"),
     (("up", "stories:claim", "--loop", "stories:number"), 2, "--loop stories:number"),
+    (("up", "stories:claim", "--loop", "stories:planning", "--loop", "clam=stories:planning"), 2, "did you mean 'claim'?"),
     (("case", "list", "--db", "other.db"), 7, "database other.db: there is none"),
     (("case", "list", "--config", "none.toml"), 2, "none.toml"),
 ]  # fmt: skip

@@ -1,0 +1,69 @@
+"""Loop controls as settings name them: `module:factory` for all definitions, `name=module:factory` for one."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Any, Final
+
+from casehub.errors import SettingsError, did_you_mean
+from casehub.lookup import object_of
+from casehub.loops import Loops
+from casehub.spi import LoopControl
+
+_VERBS: Final = ("immediate", "handles", "deadline", "initial", "apply", "react", "settle", "gate", "view", "select")
+
+
+def loops_named(setting: str, definitions: Collection[str]) -> Loops | None:
+    """The loop controls that a setting names, separated by commas; None where it names none.
+
+    Raises `SettingsError` for what is no loop control, a definition that there is not, and one that is named twice.
+    """
+    found: dict[str, LoopControl] = {}
+    for name, reference in _named(setting):
+        if name and name not in definitions:
+            raise SettingsError(
+                f"--loop {name}={reference}: there is no definition {name!r}; {did_you_mean(name, definitions)}"
+            )
+        if name in found:
+            whose = f"definition {name!r}" if name else "all definitions"
+            raise SettingsError(f"--loop {setting}: it names two loop controls for {whose}; leave one")
+        found[name] = loop_of(reference)
+    if "" not in found:
+        return found or None
+    rest = found.pop("")
+    return {name: found.get(name, rest) for name in definitions} if found else rest
+
+
+def _named(setting: str) -> Iterator[tuple[str, str]]:
+    """Definition, empty for all, and reference."""
+    for part in filter(None, (each.strip() for each in setting.split(","))):
+        name, equals, reference = part.partition("=")
+        yield (name.strip(), reference.strip()) if equals else ("", part)
+
+
+def loop_of(reference: str) -> LoopControl:
+    """The loop control that `module:factory` makes, or is. Raises `SettingsError` for what is none."""
+    found = object_of(reference)
+    if isinstance(found, type) or (callable(found) and not callable(getattr(found, "select", None))):
+        try:
+            found = found()
+        except Exception as error:
+            raise SettingsError(
+                f"--loop {reference}: making it raised {type(error).__name__}: {error}; "
+                "name something that takes no arguments and gives a loop control"
+            ) from error
+    missing = [name for name in _VERBS if not hasattr(found, name)]
+    if missing:
+        raise SettingsError(f"--loop {reference}: {_described(found, missing)}")
+    control: LoopControl = found
+    return control
+
+
+def _described(found: Any, missing: list[str]) -> str:
+    kind = type(found).__name__
+    if callable(getattr(found, "select", None)):
+        return (
+            f"{kind} lacks {', '.join(missing)} of a loop control; "
+            f"if it is a planning strategy, name a function that gives PlanningStrategyLoopControl({kind}(...))"
+        )
+    return f"it is a {kind} and no loop control; name a function that gives one, such as a PlanningStrategyLoopControl"
