@@ -1,14 +1,21 @@
-"""Cases written in YAML: a text becomes a `CaseDefinition`, or every mistake in it with its place.
+"""Cases written in YAML: a text becomes a `CaseDefinition`, or every mistake in it with its place. From text to meaning:
 
-document     YAML as a tree with places; nothing in it can run, explode or stand twice
-vocabulary   the keys, what they take and mean
-sections     mappings read by the vocabulary
-fact_types   types of facts; JSON Schema
-code         Python that a definition refers to, of allowed packages only
-expressions  conditions and computations over facts
-cel          ... in CEL, checked and typed at load
-conditions   expressions and tests of presence, as sentries
-definitions  all of it, as a definition
+    document       YAML as a tree with places; nothing in it can run, explode or stand twice
+    vocabulary     the keys, what they take and mean
+    sections       mappings read by the vocabulary
+    fact_types     types of facts; JSON Schema
+    code           Python that a definition refers to, of allowed packages only
+    expressions    conditions and computations over facts
+    cel            ... in CEL, checked and typed at load
+    conditions     expressions and tests of presence, as sentries
+    triggers       facts, events, signals and times that make a binding come up
+    policies       retries, merging, budgets
+    workers        functions and computations, with their bindings
+    places         where an element stands, for what is found in the whole
+    definitions    all of it, as a definition
+    editor_schema  the JSON Schema for editors
+
+`load` and `loads` are the whole of it for others.
 """
 
 from __future__ import annotations
@@ -21,9 +28,10 @@ from casehub.errors import SettingsError
 from casehub.loader.code import AllowedCode
 from casehub.loader.definitions import DefinitionReader
 from casehub.loader.document import MAX_SIZE, Mapping, read
+from casehub.loader.editor_schema import schema
 from casehub.loader.mistakes import Mistakes, Place
 
-__all__ = ["load", "loads"]
+__all__ = ["load", "loads", "schema"]
 
 
 def load(path: str | Path, *, allow_code: Iterable[str] = ()) -> CaseDefinition:

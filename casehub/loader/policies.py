@@ -1,17 +1,15 @@
-"""The options of a binding: guard, trigger, merge, retries, budgets."""
+"""The options of a binding: guard, merge, retries, budgets."""
 
 from __future__ import annotations
 
 from typing import Any, Final, cast
 
-from casehub.binding import Trigger
-from casehub.envelope import EVENT_TYPES
-from casehub.events import Event
 from casehub.loader.code import AllowedCode
 from casehub.loader.conditions import ConditionReader
 from casehub.loader.document import Mapping, Node, Scalar
 from casehub.loader.mistakes import instead
 from casehub.loader.sections import Section, SectionReader
+from casehub.loader.triggers import TriggerReader
 from casehub.policies import Budget, Merge, Retry, deep_merge, fail, first_writer_wins, last_writer_wins
 
 _MERGES: Final[dict[str, Merge]] = {
@@ -36,6 +34,7 @@ class PolicyReader:
     def __init__(self, sections: SectionReader, code: AllowedCode) -> None:
         self._sections = sections
         self._code = code
+        self._triggers = TriggerReader(sections)
 
     def options(self, section: Section, conditions: ConditionReader) -> dict[str, Any]:
         """The options of a binding, as `policy_of` takes them, with `when` and `on`."""
@@ -44,7 +43,7 @@ class PolicyReader:
         if "when" in section:
             found["when"] = conditions.condition(section.value("when"), f"{subject}.when")
         if "on" in section:
-            found["on"] = self._trigger(section.value("on"), f"{subject}.on")
+            found["on"] = self._triggers.trigger(section.value("on"), f"{subject}.on")
         if "merge" in section:
             node = cast("Scalar", section.value("merge"))
             merge = _MERGES.get(node.text)
@@ -73,28 +72,6 @@ class PolicyReader:
                 "leave the binding out if it must not fire",
             )
             del found["limit"]
-        return found
-
-    def _trigger(self, node: Node, subject: str) -> Trigger:
-        if not isinstance(node, Mapping):
-            return Trigger(tuple(name.text for name in self._sections.names(node, subject)))
-        section = self._sections.section(node, "trigger", subject)
-        if section is None:
-            return Trigger()
-        events = []
-        for name in self._sections.names(section.value("events"), f"{subject}.events") if "events" in section else ():
-            event = self._event(name, f"{subject}.events")
-            if event is not None:
-                events.append(event)
-        return Trigger(tuple(section.get("facts", ())), tuple(events), tuple(section.get("signals", ())))
-
-    def _event(self, name: Scalar, subject: str) -> type[Event] | None:
-        classes = {kind.__name__: kind for kind in EVENT_TYPES.values()}
-        found = EVENT_TYPES.get(name.text) or classes.get(name.text)
-        if found is None:
-            self._sections.mistakes.note(
-                name.place, subject, f"{name.text!r} is no event", instead(name.text.upper(), EVENT_TYPES)
-            )
         return found
 
     def _retry(self, node: Node, subject: str) -> Retry | None:

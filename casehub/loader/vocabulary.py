@@ -9,6 +9,7 @@ from typing import Final
 
 from casehub.activities import COMPLETE
 from casehub.policies import OnOutcome, Refire
+from casehub.schedule import CatchUp
 from casehub.stage import StageFault
 
 
@@ -24,12 +25,13 @@ class Takes(StrEnum):
     CHOICE = "a choice"
     REFERENCE = "module:name"
     REFERENCES = "module:name, or a list of these"
-    TYPE = "a type"
     TYPES = "names of facts with their types"
     BROUGHT = "names of facts, with their types or as a list"
     CONDITION = "a condition"
+    CONDITIONS = "a list of conditions"
     GOAL = "a goal, or all_of or any_of with a list of goals"
     EXPRESSIONS = "names of facts with expressions"
+    SCHEDULES = "a list of times"
     ONE = "a mapping"
     MANY = "names with a mapping each"
 
@@ -83,6 +85,18 @@ _OPTIONS: Final = {
     "budget": Key(Takes.ONE, "What all its attempts in a case may spend.", section="budget"),
 }
 
+_SCHEDULE: Final = {
+    "after": Key(Takes.DURATION, "Once, a span after the binding has come into force."),
+    "at": Key(
+        Takes.TEXT, "Once, at a moment such as 2030-01-01T09:00:00Z, or at the one that a fact of this name holds."
+    ),
+    "every": Key(Takes.DURATION, "Again and again, a span apart."),
+    "cron": Key(Takes.TEXT, "At the times of a cron expression: minute, hour, day of month, month, day of week."),
+    "tz": Key(Takes.TEXT, "The time zone of cron, such as Europe/Berlin; UTC without it."),
+    "since": Key(Takes.TEXT, "The fact or milestone that after is counted from."),
+    "catch_up": _choice("What becomes of times that nobody could take.", CatchUp),
+}
+
 SECTIONS: Final[Mapping[str, Mapping[str, Key]]] = {
     "definition": {
         "case": Key(Takes.TEXT, "The name of the definition.", required=True),
@@ -120,10 +134,13 @@ SECTIONS: Final[Mapping[str, Mapping[str, Key]]] = {
         **_OPTIONS,
     },
     "trigger": {
+        **_SCHEDULE,
+        "times": Key(Takes.SCHEDULES, "Several times that trigger it."),
         "facts": Key(Takes.NAMES, "The facts whose change counts."),
         "events": Key(Takes.NAMES, "Events that trigger it, such as MILESTONE_REACHED."),
         "signals": Key(Takes.NAMES, "Signals whose arrival triggers it, whatever they bring."),
     },
+    "schedule": _SCHEDULE,
     "milestone": {
         "when": Key(Takes.CONDITION, "It is reached when this holds.", required=True),
         "entry": Key(Takes.CONDITION, "It is awaited from when this holds; the start without it."),
@@ -174,8 +191,8 @@ SECTIONS: Final[Mapping[str, Mapping[str, Key]]] = {
         "present": Key(Takes.NAMES, "These facts are there."),
         "absent": Key(Takes.NAMES, "None of these facts is there."),
         "reached": Key(Takes.NAMES, "These milestones are achieved; for the criteria of stages."),
-        "all": Key(Takes.CONDITION, "All of these conditions hold."),
-        "any": Key(Takes.CONDITION, "One of these conditions holds."),
+        "all": Key(Takes.CONDITIONS, "All of these conditions hold."),
+        "any": Key(Takes.CONDITIONS, "One of these conditions holds."),
         "not": Key(Takes.CONDITION, "This condition does not hold."),
         "cel": Key(Takes.TEXT, "An expression in CEL."),
         "jq": Key(Takes.TEXT, "An expression in jq."),

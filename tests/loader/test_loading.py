@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -24,9 +24,13 @@ from casehub import (
     SettingsError,
     Verdict,
     absent,
+    after,
     all_of,
     any_of,
+    at,
+    cron,
     deep_merge,
+    every,
     load_definition,
     present,
     reached,
@@ -161,6 +165,13 @@ def test_an_outcome_has_its_own_answer(outcome: str) -> None:
         ("[document]", Trigger(("document",))),
         ("{events: [MILESTONE_REACHED, MilestoneReached]}", Trigger(events=(MilestoneReached, MilestoneReached))),
         ("{signals: abort, facts: document}", Trigger(("document",), (), ("abort",))),
+        ("{after: 2d, since: abort, catch_up: skip}", Trigger(times=(after("2d", since="abort", catch_up="skip"),))),
+        ("{at: abort}", Trigger(times=(at("abort"),))),
+        ("{at: '2030-01-01T09:00:00Z'}", Trigger(times=(at(datetime(2030, 1, 1, 9, tzinfo=UTC)),))),
+        (
+            "{times: [{every: 15m, catch_up: skip}, {cron: 0 2 * * 1-5, tz: Europe/Berlin}]}",
+            Trigger(times=(every("15m", catch_up="skip"), cron("0 2 * * 1-5", tz="Europe/Berlin"))),
+        ),
     ],
 )
 def test_a_trigger_is_of_facts_events_and_signals(on: str, trigger: Trigger) -> None:

@@ -101,6 +101,17 @@ MISTAKES: dict[str, tuple[str, str, str]] = {
     "a reference that is none": ("case: x\nworkers:\n  go: {run: ^assess, writes: done}", "'assess' is no reference", "write module:name"),
     "neither code nor expressions": ("case: x\nworkers:\n  ^go: {writes: done}", "has neither 'run' nor 'set'", "give run:"),
     "both code and expressions": ("case: x\nworkers:\n  ^go: {run: 'tests.loader.code:assess', set: {a: '1'}}", "has both 'run' and 'set'", "give run:"),
+    # ---- times
+    "a cron expression that is none": (GOOD + "    on: {cron: 0 ^25 * * *}", "'25' is no hour", "see crontab(5)"),
+    "a cron expression with fields too many": (GOOD + "    on: {cron: ^0 0 2 * * ? 2026}", "has 7 fields", "write five"),
+    "a time zone that is none": (GOOD + "    on: {cron: 0 2 * * *, tz: ^Europe/Berln}", "there is no time zone 'Europe/Berln'", "Europe/Berlin"),
+    "a moment without a time zone": (GOOD + "    on: {at: ^'2030-01-01 09:00'}", "has no time zone", "tzinfo=UTC"),
+    "two times in one": (GOOD + "    on: ^{after: 2d, every: 1h}", "has after and every", "in a list under times:"),
+    "a time that is none": (GOOD + "    on: {times: [^{tz: UTC}]}", "says no time", "give one of after"),
+    "an option of another time": (GOOD + "    on: {every: 1h, ^tz: UTC}", "'tz' says nothing of 'every'", "every takes catch_up"),
+    "a catch-up that is none": (GOOD + "    on: {every: 1h, catch_up: ^onec}", "'onec' is no choice", "did you mean 'once'?"),
+    "a catch-up for several times": (GOOD + "    on: {after: 1h, catch_up: ^all}", "has one occurrence", "say 'once' or 'skip'"),
+    "a fact of time that is not there": (GOOD + "    on: {after: 1h, since: ^ratng}", "counts from 'ratng'", "did you mean 'rating'?"),
     # ---- the whole
     "a goal that is no fact": (GOOD + "goal: ^ratng", "is used but not declared", "did you mean 'rating'?"),
     "a goal in a list that is no fact": (GOOD + "goal: {all_of: [rating, ^ratng]}", "is used but not declared", "did you mean 'rating'?"),
