@@ -42,7 +42,7 @@ LAYERS = {
         "casehub.values",
         "casehub.wiring",
     ),
-    "rules": ("casehub.query", "casehub.validation", "casehub.view"),
+    "rules": ("casehub.diagram", "casehub.outline", "casehub.query", "casehub.validation", "casehub.view"),
     "spi": ("casehub.spi",),
     "bus": ("casehub.bus",),
     "engine": ("casehub.engine",),

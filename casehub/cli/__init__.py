@@ -47,6 +47,12 @@ case = App(
 events = App(
     name="events", help="Read the event log.", help_epilogue="Each has its own --help, with examples.", sort_key=2
 )
+definitions = App(
+    name="def",
+    help="Look at definitions: validate, show, draw, compare, rehearse them.",
+    help_epilogue="Each has its own --help, with examples.",
+    sort_key=2,
+)
 db = App(
     name="db", help="Look after the database.", help_epilogue="Each has its own --help, with examples.", sort_key=3
 )
@@ -63,6 +69,7 @@ letters = App(
 
 app.command(case)
 app.command(events)
+app.command(definitions)
 app.command(db)
 app.command(letters)
 app.command("casehub.cli.doctor:app", name="doctor", help="Look over everything that is needed.", sort_key=5)
@@ -132,6 +139,18 @@ letters.command(
 letters.command(
     "casehub.cli.letters:discard_app", name="discard", help="Settle the failure: nobody will try again.", sort_key=3
 )
+
+for _place, (_name, _about) in enumerate(
+    {
+        "validate": "Load definitions and say what is wrong with them.",
+        "show": "Show everything that a definition says.",
+        "diagram": "Draw a definition, as Mermaid or SVG.",
+        "diff": "Say what differs between two definitions.",
+        "test": "Play cases of a definition with made-up answers of its workers.",
+        "schema": "Print the JSON Schema of definitions in YAML, for editors.",
+    }.items()
+):
+    definitions.command(f"casehub.cli.definitions:{_name}_app", name=_name, help=_about, sort_key=_place)
 
 if is_there("casehub.cli.logs"):
     events.command(

@@ -78,6 +78,10 @@ class Printer:
         """One value as JSON."""
         write(sys.stdout, to_json(value, indent=2 if self.form == "json" else None).decode())
 
+    def text(self, text: str) -> None:
+        """Text in a form of its own, whatever the form of the rest."""
+        write(sys.stdout, text.rstrip("\n"))
+
     def line(self, value: Any) -> None:
         """One value as a line of JSON; bytes are JSON already."""
         write(sys.stdout, (value if isinstance(value, bytes) else to_json(value)).decode())

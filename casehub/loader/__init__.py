@@ -14,6 +14,7 @@
     places         where an element stands, for what is found in the whole
     definitions    all of it, as a definition
     editor_schema  the JSON Schema for editors
+    rehearsal      cases with made-up answers of workers, against what is expected of them
 
 `load` and `loads` are the whole of it for others.
 """
@@ -30,22 +31,14 @@ from casehub.loader.definitions import DefinitionReader
 from casehub.loader.document import MAX_SIZE, Mapping, read
 from casehub.loader.editor_schema import schema
 from casehub.loader.mistakes import Mistakes, Place
+from casehub.loader.rehearsal import Rehearsal
 
-__all__ = ["load", "loads", "schema"]
+__all__ = ["load", "loads", "rehearsal_of", "schema"]
 
 
 def load(path: str | Path, *, allow_code: Iterable[str] = ()) -> CaseDefinition:
     """The definition in a file. Raises `DefinitionError` with every mistake, `SettingsError` for what is no file."""
-    file = Path(path)
-    try:
-        with file.open("rb") as stream:
-            content = stream.read(4 * MAX_SIZE + 1)
-        text = content.decode("utf-8-sig")
-    except OSError as error:
-        raise SettingsError(f"definition {path}: {error.strerror}; give the path of a YAML file") from None
-    except UnicodeDecodeError as error:
-        raise SettingsError(f"definition {path}: byte {error.start} is no UTF-8; save the file as UTF-8") from None
-    return loads(text, str(path), allow_code=allow_code)
+    return loads(_text(Path(path)), str(path), allow_code=allow_code)
 
 
 def loads(text: str, file: str = "definition.yaml", *, allow_code: Iterable[str] = ()) -> CaseDefinition:
@@ -65,3 +58,20 @@ def loads(text: str, file: str = "definition.yaml", *, allow_code: Iterable[str]
     if definition is None or len(mistakes):
         raise mistakes.error(file)
     return definition
+
+
+def rehearsal_of(path: str | Path) -> Rehearsal:
+    """The rehearsal in a file. Raises what `load` does."""
+    mistakes = Mistakes(str(path))
+    return Rehearsal(read(_text(Path(path)), mistakes), mistakes)
+
+
+def _text(file: Path) -> str:
+    try:
+        with file.open("rb") as stream:
+            content = stream.read(4 * MAX_SIZE + 1)
+        return content.decode("utf-8-sig")
+    except OSError as error:
+        raise SettingsError(f"definition {file}: {error.strerror}; give the path of a YAML file") from None
+    except UnicodeDecodeError as error:
+        raise SettingsError(f"definition {file}: byte {error.start} is no UTF-8; save the file as UTF-8") from None

@@ -15,6 +15,7 @@ from cel_expr_python import cel
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import SchemaError, ValidationError, best_match
 from pydantic import AfterValidator, BaseModel
+from pydantic_core import to_json
 
 from casehub.errors import FactError, LimitError
 from casehub.loader.document import Mapping, Node, Scalar
@@ -80,6 +81,9 @@ class Shape:
     """What a JSON Schema demands; hangs on an annotation. `known`: names of fields, None where any may come."""
 
     schema: Mapped[str, Any]
+
+    def __str__(self) -> str:
+        return to_json(self.schema).decode()
 
     def __hash__(self) -> int:  # annotations have to have one
         return hash(repr(self.schema))

@@ -144,6 +144,8 @@ class SectionReader:
             return None
 
     def _value(self, node: Node, key: Key, subject: str) -> Any:
+        if key.takes is Takes.ANYTHING:
+            return node
         if key.takes not in _SIMPLE:
             if isinstance(node, Scalar) and node.value is None:
                 self.expected(node, subject, key.takes)

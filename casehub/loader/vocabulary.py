@@ -32,6 +32,7 @@ class Takes(StrEnum):
     GOAL = "a goal, or all_of or any_of with a list of goals"
     EXPRESSIONS = "names of facts with expressions"
     SCHEDULES = "a list of times"
+    ANYTHING = "any value"
     ONE = "a mapping"
     MANY = "names with a mapping each"
 

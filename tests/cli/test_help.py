@@ -22,6 +22,7 @@ COMMANDS = {
     )),
     "events list",
     "events tail",
+    *(f"def {name}" for name in ("validate", "show", "diagram", "diff", "test", "schema")),
     "db check",
     "db migrate",
 }  # fmt: skip

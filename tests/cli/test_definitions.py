@@ -1,0 +1,176 @@
+"""`casehub def`: validate, show, draw, compare and rehearse definitions."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.cli.program import Program
+
+LOAN = """
+case: loan
+inputs: {amount: number}
+signals: {abort: boolean}
+workers:
+  rate: {run: "stories:rate_it", writes: rating}
+  decide:
+    set: {decision: 'rating > 3 ? "refer" : "approve"'}
+    when: {absent: abort}
+goals: {decided: present(decision), aborted: {when: abort, failure: true}}
+goal: decided
+"""
+SET = LOAN.replace('{run: "stories:rate_it", writes: rating}', "{set: {rating: amount / 1000}}")
+
+
+@pytest.fixture
+def loan(program: Program) -> Program:
+    (program.folder / "loan.yaml").write_text(SET)
+    return program
+
+
+def test_a_good_definition_is_summed_up(loan: Program) -> None:
+    result = loan.inside("def", "validate", "loan.yaml", "stories:claim", "-o", "json")
+    assert result.code == 0, result.err
+    first, second = result.json["items"]
+    assert (first["definition"], first["bindings"], first["goals"], first["app"]) == ("loan", 2, 2, "loan.yaml")
+    assert second["definition"] == "claim"
+
+
+def test_every_mistake_of_every_file_is_told(loan: Program) -> None:
+    (loan.folder / "bad.yaml").write_text(SET.replace("amount / 1000", "amuont / 1000").replace("number", "nmber"))
+    alone = loan.inside("def", "validate", "bad.yaml")
+    assert alone.code == 8
+    assert "bad.yaml:3:18: inputs.amount: 'nmber' is no type; did you mean 'number'?" in alone.err
+    assert "bad.yaml:6:24: workers.rate.set.rating: names 'amuont'" in alone.err
+    several = loan.inside("def", "validate", "bad.yaml", "loan.yaml", "-o", "json")
+    assert several.code == 8
+    good, bad = several.json["items"]
+    assert good["definition"] == "loan"
+    assert [each["place"] for each in bad["problem"]["problems"]] == ["bad.yaml:3:18", "bad.yaml:6:24"]
+    assert loan.inside("def", "validate").code == 2
+
+
+def test_a_definition_is_shown(loan: Program) -> None:
+    shown = loan.inside("def", "show", "loan.yaml")
+    assert 'decision = rating > 3 ? "refer" : "approve"' in shown.out
+    assert loan.inside("def", "show", "loan.yaml", "-o", "json").json["input"] == {"amount": {"type": "float"}}
+
+
+def test_a_definition_is_drawn(loan: Program) -> None:
+    assert loan.inside("def", "diagram", "loan.yaml").out.startswith("flowchart LR\n")
+    assert loan.inside("def", "diagram", "loan.yaml", "--format", "svg").out.startswith("<svg ")
+    assert loan.inside("def", "diagram", "loan.yaml", "--out", "loan.svg").code == 0
+    assert (loan.folder / "loan.svg").read_text().startswith("<svg ")
+
+
+def test_one_of_several_is_named(loan: Program) -> None:
+    several = loan.inside("def", "diagram", "stories:everything")
+    assert (several.code, "say which with --definition" in several.err) == (3, True)
+    wrong = loan.inside("def", "diagram", "stories:everything", "--definition", "claimm")
+    assert (wrong.code, "did you mean 'claim'?" in wrong.err) == (3, True)
+    assert loan.inside("def", "diagram", "stories:everything", "--definition", "claim").code == 0
+
+
+def test_definitions_are_compared(loan: Program) -> None:
+    same = loan.inside("def", "diff", "loan.yaml", "loan.yaml")
+    assert (same.code, same.out) == (0, "no difference\n")
+    (loan.folder / "new.yaml").write_text(SET.replace("rating > 3", "rating > 4"))
+    differs = loan.inside("def", "diff", "loan.yaml", "new.yaml", "-o", "json")
+    assert differs.code == 1
+    (only,) = differs.json["items"]
+    assert (only["kind"], only["name"], only["change"]) == ("binding", "decide", "changed")
+    assert only["details"]["computes"]["now"] == 'decision = rating > 4 ? "refer" : "approve"'
+
+
+def test_the_schema_is_printed(loan: Program) -> None:
+    assert json.loads(loan.inside("def", "schema").out)["required"] == ["case"]
+
+
+CASES = """
+definition: loan.yaml
+cases:
+  - name: a small loan
+    start: {amount: 100}
+    expect: {status: COMPLETED, facts: {decision: approve, rating: 0.1}, absent: abort, ran: [rate, decide]}
+  - name: a rating made up, at the second attempt
+    start: {amount: 100}
+    answers:
+      rate: [{fails: not now, as: TimeoutError}, {returns: {rating: 5}}]
+    then: [{advance: 1m}]
+    expect: {facts: {decision: refer}}
+  - name: an abort
+    start: {amount: 100}
+    answers:
+      rate: {declines: not today}
+    then: [{signal: {abort: true}}]
+    expect: {status: FAULTED}
+"""
+
+
+def test_cases_are_rehearsed(loan: Program) -> None:
+    (loan.folder / "loan.test.yaml").write_text(CASES)
+    result = loan.inside("def", "test", "loan.test.yaml", "-o", "json")
+    assert result.code == 0, result.out
+    assert [(item["case"], item["status"]) for item in result.json["items"]] == [
+        ("a small loan", "COMPLETED"),
+        ("a rating made up, at the second attempt", "COMPLETED"),
+        ("an abort", "FAULTED"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (("decision: approve,", "decision: refer,"), "fact 'decision' is 'approve', and 'refer' was expected"),
+        (("absent: abort", "absent: rating"), "fact 'rating' is there: 0.1"),
+        (("[rate, decide]", "[decide]"), "rate, decide ran, and decide was expected"),
+        (("status: COMPLETED", "status: WAITING"), "status is COMPLETED, and WAITING was expected"),
+        (
+            ("[{fails: not now, as: TimeoutError}, {returns: {rating: 5}}]", "[{fails: not now}]"),
+            "its script has 1 results",
+        ),
+        (("start: {amount: 100}", "start: {}"), "amount"),
+    ],
+)
+def test_what_is_not_as_expected_is_told(loan: Program, change: tuple[str, str], problem: str) -> None:
+    (loan.folder / "loan.test.yaml").write_text(CASES.replace(*change, 1))
+    result = loan.inside("def", "test", "loan.test.yaml", "-o", "json")
+    assert result.code == 1
+    assert any(problem in each for item in result.json["items"] for each in item["problems"]), result.out
+
+
+@pytest.mark.parametrize(
+    ("change", "place", "problem"),
+    [
+        (("rate: [", "rat: ["), "10:7", "'rat' is no worker; did you mean 'rate'?"),
+        (("{rating: 5}", "5"), "10:60", "returns several facts"),
+        (("TimeoutError", "TimeoutErr"), "10:35", "'TimeoutErr' is no exception"),
+        (("{declines: not today}", "{}"), "16:13", "is no answer"),
+        (("ran: [rate,", "ran: [rat,"), "6:95", "'rat' is no binding"),
+        (("facts: {decision: refer}", "facts: {decison: refer}"), "12:22", "'decison' is no fact"),
+        (("advance: 1m", "advance: soon"), "11:22", "'soon' is no duration"),
+        (("expect: {status: FAULTED}", "expcet: {}"), "18:5", "did you mean 'expect'?"),
+    ],
+)
+def test_mistakes_in_rehearsals_have_their_places(
+    loan: Program, change: tuple[str, str], place: str, problem: str
+) -> None:
+    (loan.folder / "loan.test.yaml").write_text(CASES.replace(*change, 1))
+    result = loan.inside("def", "test", "loan.test.yaml")
+    assert result.code == 8
+    assert f"loan.test.yaml:{place}: " in result.err
+    assert problem in result.err
+
+
+def test_a_definition_in_python_is_rehearsed_by_its_types(loan: Program) -> None:
+    (loan.folder / "claim.test.yaml").write_text("""
+definition: stories:claim
+cases:
+  - name: names made up
+    start: {document: nothing}
+    answers: {extract: {returns: [Ada, Grace]}}
+    expect: {status: COMPLETED, facts: {entities: [Ada, Grace]}}
+""")
+    result = loan.inside("def", "test", "claim.test.yaml")
+    assert result.code == 0, result.out + result.err
