@@ -6,6 +6,7 @@ is an event; what runs next is decided at one awaited hook. Read on, from the ou
     hub          the front door: starts cases, hands out events, owns what runs
     case         a case from the outside
     definition   what a kind of case is made of: workers, bindings, goals, milestones
+    humantask    what to ask of people; worklist: what they have to do
     context      the facts
     events       what has happened
     spi          every contract: stores, loop controls, clocks
@@ -24,6 +25,7 @@ from casehub.decision import Decision, DecisionReplay, DecisionStatus, Differenc
 from casehub.definition import CaseDefinition
 from casehub.engine.choreography import ChoreographyLoopControl
 from casehub.errors import (
+    AnswerRefusedError,
     CaseCancelledError,
     CaseEndedError,
     CaseExistsError,
@@ -49,6 +51,8 @@ from casehub.errors import (
     StoreError,
     StoreOwnedError,
     StoreUnavailableError,
+    TaskNotFoundError,
+    TaskRefusedError,
     UnknownNameError,
 )
 from casehub.events import (
@@ -106,6 +110,7 @@ from casehub.events import (
 from casehub.explanation import Explanation, Verdict
 from casehub.goals import GoalExpression, all_of, any_of
 from casehub.hub import CaseHub
+from casehub.humantask import HumanTask
 from casehub.lifecycle import ActivationStatus, CaseStatus, MilestoneStatus, SlaStatus
 from casehub.lookup import load_definition
 from casehub.plan import PlanItem, PlanView, StageView
@@ -125,14 +130,36 @@ from casehub.schedule import CatchUp, Schedule, after, at, cron, every
 from casehub.sentry import Sentry, absent, confident, present, reached
 from casehub.spi import Answer, CaseStore, Clock, Defer, Executor, LoopControl, Selection, Turn
 from casehub.state import CaseState
+from casehub.task_events import (
+    HumanTaskAssigned,
+    HumanTaskCancelled,
+    HumanTaskClaimed,
+    HumanTaskCommented,
+    HumanTaskCompleted,
+    HumanTaskCreated,
+    HumanTaskDeclined,
+    HumanTaskDelegated,
+    HumanTaskEnded,
+    HumanTaskEscalated,
+    HumanTaskEvent,
+    HumanTaskExpired,
+    HumanTaskFollowUp,
+    HumanTaskOverdue,
+    HumanTaskRejected,
+    HumanTaskReleased,
+    TaskId,
+)
+from casehub.tasks import Task, TaskQuery, TaskStatus
 from casehub.values import ABSENT, Confident
 from casehub.view import CaseView, WorkerExecution
+from casehub.worklist import Worklist
 
 __all__ = [
     "ABSENT",
     "ActivationId",
     "ActivationStatus",
     "Answer",
+    "AnswerRefusedError",
     "Binding",
     "Budget",
     "BudgetExhausted",
@@ -199,6 +226,23 @@ __all__ = [
     "GoalExpression",
     "GoalReached",
     "HubClosedError",
+    "HumanTask",
+    "HumanTaskAssigned",
+    "HumanTaskCancelled",
+    "HumanTaskClaimed",
+    "HumanTaskCommented",
+    "HumanTaskCompleted",
+    "HumanTaskCreated",
+    "HumanTaskDeclined",
+    "HumanTaskDelegated",
+    "HumanTaskEnded",
+    "HumanTaskEscalated",
+    "HumanTaskEvent",
+    "HumanTaskExpired",
+    "HumanTaskFollowUp",
+    "HumanTaskOverdue",
+    "HumanTaskRejected",
+    "HumanTaskReleased",
     "IllegalTransitionError",
     "InputRefusedError",
     "Inquiry",
@@ -236,6 +280,12 @@ __all__ = [
     "StoreOwnedError",
     "StoreUnavailableError",
     "Subscription",
+    "Task",
+    "TaskId",
+    "TaskNotFoundError",
+    "TaskQuery",
+    "TaskRefusedError",
+    "TaskStatus",
     "TimerCancelled",
     "TimerEvent",
     "TimerFired",
@@ -258,6 +308,7 @@ __all__ = [
     "WorkerExecutionStarted",
     "WorkerResultDropped",
     "WorkerScheduled",
+    "Worklist",
     "absent",
     "after",
     "all_of",

@@ -1,4 +1,4 @@
-"""What is remembered of a binding, and of its activation while it is in flight."""
+"""What is remembered of a binding, of its activation while it is in flight, and of a milestone."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from datetime import datetime
 
 from casehub.context import Fact
 from casehub.events import ActivationId
-from casehub.lifecycle import ActivationStatus
+from casehub.lifecycle import ActivationStatus, MilestoneStatus, SlaStatus
 
 
 @dataclass(slots=True)
@@ -50,3 +50,12 @@ class Firing:
     outcome: str = ""
     then: str = ""
     detail: str = ""
+
+
+@dataclass(slots=True)
+class MilestoneState:
+    """Where a milestone stands, its service level beside it, and when it was achieved."""
+
+    status: MilestoneStatus = MilestoneStatus.PENDING
+    sla: SlaStatus = SlaStatus.NOT_STARTED
+    at: datetime | None = None

@@ -11,6 +11,7 @@ from casehub.events import Event
 from casehub.policies import Policy
 from casehub.schedule import Schedule
 from casehub.sentry import Sentry
+from casehub.values import FactType
 from casehub.wiring import Parameter, Source
 
 
@@ -21,7 +22,8 @@ class Worker:
     `writes`: the facts that its result may bring, in order of declaration; `mapping`: it returns a mapping of them
     rather than the value of the one. Several workers of one `capability` are alternatives for one binding. `is_async`:
     a coroutine function; others run in a thread. `looks_in`: it asks for its execution or the view of its case.
-    `computes`: what it does, where that is an expression rather than code; it is part of the structure.
+    `computes`: what it does, where that is an expression rather than code; it is part of the structure. `form`: of the
+    answer where people do the work: then the function says what to ask them.
     """
 
     name: str
@@ -33,6 +35,7 @@ class Worker:
     is_async: bool = True
     looks_in: bool = False
     computes: str = ""
+    form: FactType | None = None
 
     @property
     def required(self) -> tuple[str, ...]:

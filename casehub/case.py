@@ -138,7 +138,7 @@ class Case:
         return await self._until(test, timeout, "complete")
 
     async def quiescent(self, timeout: Duration | None = None) -> CaseContext:
-        """Wait until nothing runs and nothing is being decided, or the case has ended; its facts then."""
+        """Wait until no worker runs and nothing is being decided, or the case has ended; its facts then."""
         return await self._until(_quiet, timeout, "come to rest")
 
     # ---- writing
@@ -254,7 +254,7 @@ class Case:
             wave = await self._until(_decided, timeout, "decide what follows")
 
         def test(live: LiveCase) -> CaseContext | None:
-            return None if wave & live.state.activations.keys() else _context(live)
+            return _context(live) if wave.isdisjoint(live.state.with_workers()) else None
 
         return test
 
@@ -347,11 +347,11 @@ def _context(live: LiveCase) -> CaseContext:
 
 def _quiet(live: LiveCase) -> CaseContext | None:
     state = live.state
-    return _context(live) if state.status.ended or not (state.activations or state.deliberating) else None
+    return _context(live) if state.status.ended or not (state.at_work or state.deliberating) else None
 
 
 def _decided(live: LiveCase) -> set[Any] | None:
-    return None if live.state.deliberating else set(live.state.activations)
+    return None if live.state.deliberating else live.state.with_workers()
 
 
 def _signalled(structure: Structure, what: Any, facts: Mapping[str, Any]) -> Write:

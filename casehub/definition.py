@@ -15,13 +15,15 @@ from casehub.binding import Binding, On, Worker, trigger_of
 from casehub.durations import Duration, duration
 from casehub.errors import Problem
 from casehub.goals import Goal, GoalExpression, Milestone, as_expression
-from casehub.policies import Budget, Limits, PolicyOptions, policy_of
+from casehub.humantask import HumanTask, form_of
+from casehub.policies import Budget, Limits, OnOutcome, PolicyOptions, policy_of
 from casehub.sentry import Guard, Sentry, as_sentry
 from casehub.stage import Stage, StageFault
 from casehub.values import snake_case, without_none
 from casehub.wiring import WiringError, namespace_of_caller, signature_of
 
 F = TypeVar("F", bound=Callable[..., Any])
+H = TypeVar("H", bound=Callable[..., HumanTask[Any]])
 T = TypeVar("T")
 
 
@@ -120,22 +122,38 @@ class CaseDefinition:
         namespace = namespace_of_caller()
 
         def declare(function: F) -> F:
-            worker = self._worker(function, name, writes, capability, namespace)
-            if worker is not None:
-                self.workers.append(worker)
-                if not capability:
-                    self._bind(worker.name, (worker,), when, on, policy, namespace)
-                elif lost := [*policy, *(["when"] if when is not None else ()), *(["on"] if on else ())]:
-                    self.problems.append(
-                        Problem(
-                            f"worker {worker.name!r}",
-                            f"has a capability, and {', '.join(lost)} would be of its binding",
-                            f"give that to binding(..., capability={capability!r})",
-                        )
-                    )
+            self._declare(self._worker(function, name, writes, capability, namespace), when, on, policy, namespace)
             return function
 
         return declare if function is None else declare(function)
+
+    def human_task(
+        self,
+        *,
+        name: str | None = None,
+        writes: str | None = None,
+        when: Guard | None = None,
+        on: On | Sequence[On] = (),
+        capability: str = "",
+        **policy: Unpack[PolicyOptions],
+    ) -> Callable[[H], H]:
+        """Declare a task for people, and a binding of the same name that asks them.
+
+        The function says what to ask (see `casehub.humantask.HumanTask`); it is called once, when the binding fires, and
+        only computes. Its parameters are the facts that it reads and that are shown with the task; `Approval` of its
+        annotation `HumanTask[Approval]` is the form, and the answer is the fact that `writes` names, by default the
+        form's snake_case name. The options are those of workers; a task that expires is not asked for again unless
+        `on_expired` says so. `on_declined="reroute"` offers a task that somebody declines to the others.
+        """
+        namespace = namespace_of_caller()
+        options: PolicyOptions = {"on_expired": OnOutcome.FAULT_ITEM, **policy}
+
+        def declare(function: H) -> H:
+            worker = self._worker(function, name, writes, capability, namespace, people=True)
+            self._declare(worker, when, on, policy if capability else options, namespace)
+            return function
+
+        return declare
 
     def binding(
         self,
@@ -266,17 +284,39 @@ class CaseDefinition:
         """Name a fact, written by a worker, that marks a case for somebody's attention: summaries name these cases."""
         self.flags.append(fact)
 
+    def _declare(
+        self, worker: Worker | None, when: Guard | None, on: On | Sequence[On], policy: PolicyOptions,
+        namespace: Mapping[str, Any],
+    ) -> None:  # fmt: skip
+        """Take a worker in, with a binding of its own unless it has a capability."""
+        if worker is None:
+            return
+        self.workers.append(worker)
+        if not worker.capability:
+            self._bind(worker.name, (worker,), when, on, policy, namespace)
+        elif lost := [*policy, *(["when"] if when is not None else ()), *(["on"] if on else ())]:
+            self.problems.append(
+                Problem(
+                    f"worker {worker.name!r}",
+                    f"has a capability, and {', '.join(lost)} would be of its binding",
+                    f"give that to binding(..., capability={worker.capability!r})",
+                )
+            )
+
     def _worker(
         self, function: Callable[..., Any], name: str | None, writes: str | Sequence[str] | None, capability: str,
-        namespace: Mapping[str, Any],
+        namespace: Mapping[str, Any], *, people: bool = False,
     ) -> Worker | None:  # fmt: skip
         name = name or _name(function)
         try:
             parameters, returned = signature_of(function, namespace)
+            form = form_of(name, returned) if people else None
         except WiringError as error:
             self._problem(f"worker {name!r}", error)
             return None
-        mapping = _is_mapping(without_none(returned))
+        if form is not None:
+            returned = form.annotation
+        mapping = not people and _is_mapping(without_none(returned))
         if isinstance(writes, str):
             facts: tuple[str, ...] = (writes,)
             mapping = False
@@ -293,7 +333,7 @@ class CaseDefinition:
                 Problem(f"worker {name!r}", "its return annotation does not say which facts it writes", "give writes=")
             )
         self.returned[name] = Any if mapping else without_none(returned)
-        return Worker(name, function, parameters, facts, mapping, capability, _is_async(function))
+        return Worker(name, function, parameters, facts, mapping, capability, _is_async(function), form=form)
 
     def _bind(
         self, name: str, workers: tuple[Worker, ...], when: Guard | None, on: On | Sequence[On],

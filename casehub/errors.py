@@ -7,7 +7,10 @@
     |- UnknownNameError           a definition, binding, fact or kind of event that there is not
     |- InputRefusedError          an input that the case does not take: unknown fact, missing input, wrong type
     |  |- CaseEndedError          the case has ended and takes nothing more
-    |  `- IllegalTransitionError  the life cycle forbids it in this status
+    |  |- IllegalTransitionError  the life cycle forbids it in this status
+    |  |- TaskNotFoundError       no human task has this id
+    |  |- TaskRefusedError        a human task is not theirs, or has ended; carries the answer
+    |  `- AnswerRefusedError      an answer does not fit the form of a human task; carries its fields
     |- FactError                  a value that cannot be a fact, or that cannot be read as what it should be
     |- MergeConflictError         two writers of one fact under the merge policy `fail`
     |- LimitError                 a bound was reached: queue, payload, depth
@@ -34,7 +37,7 @@ A message names the thing, the reason and the remedy.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 
@@ -91,6 +94,37 @@ class CaseEndedError(InputRefusedError):
 
 class IllegalTransitionError(InputRefusedError):
     """The life cycle forbids the step; the message names the statuses that would allow it."""
+
+
+class TaskNotFoundError(InputRefusedError):
+    """No human task has this id."""
+
+
+class TaskRefusedError(InputRefusedError):
+    """A human task is with somebody else, not for this person, or has ended. Nothing of it was recorded.
+
+    `answer`: what they had answered, as they gave it, so that it is not lost; None if they had not.
+    """
+
+    def __init__(self, message: str, answer: object = None) -> None:
+        self.answer = answer
+        super().__init__(message)
+
+
+class AnswerRefusedError(InputRefusedError):
+    """An answer does not fit the form of a human task, which stays as it was.
+
+    `fields`: what is wrong with it, by the field's name (`address.city`), `""` for the answer as a whole; `answer`: as
+    it was given.
+    """
+
+    def __init__(self, task: str, fields: Mapping[str, str], answer: object = None) -> None:
+        self.fields = dict(fields)
+        self.answer = answer
+        lines = "; ".join(f"{name}: {why}" if name else why for name, why in fields.items())
+        super().__init__(
+            f"the answer to task {task!r} does not fit its form: {lines}; it stays as it was, answer again"
+        )
 
 
 class FactError(CaseHubError):

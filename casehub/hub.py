@@ -49,6 +49,7 @@ from casehub.structure import Structure, started_with
 from casehub.subscribers import Handler, Subscriber
 from casehub.validation import build
 from casehub.values import apart
+from casehub.worklist import Worklist
 
 log = structlog.get_logger("casehub.hub")
 E = TypeVar("E", bound=Event)
@@ -71,7 +72,7 @@ class CaseHub:
     - `resident`: how many cases that wait for somebody stay in memory.
     - `resume=False`: work only the cases that this hub starts or is asked for, not what else is open in the store.
 
-    The constructor does no I/O. Raises `DefinitionError` for a definition that can never work.
+    `tasks` is what people have to do (see `casehub.worklist`). The constructor does no I/O. Raises `DefinitionError` for a definition that can never work.
     """
 
     def __init__(
@@ -95,6 +96,7 @@ class CaseHub:
         self.store: CaseStore = store_of(store) if isinstance(store, str) else store
         self.clock: Clock = clock or clock_of("system")
         self.tenant = tenant
+        self.tasks = Worklist(self)
         self._executor = executor or LocalExecutor()
         self._replaced = dict(resources or {})
         self._chance = random.Random(seed)  # noqa: S311 - jitter, no secret

@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 
 from casehub.events import ActivationId, Event, TimerId
 from casehub.stage import StageVerb
+from casehub.task_events import TaskId
 from casehub.values import Plain
 
 NEVER = datetime.min.replace(tzinfo=UTC)
@@ -60,7 +61,8 @@ class Write(Input):
 class Returned(Input):
     """An attempt came back. Exactly one of `value`, `error` and `expired` (seconds) says how.
 
-    `value` is what the worker returned, not yet made plain: whether it fits is decided in the turn.
+    `value` is what the worker returned, not yet made plain: whether it fits is decided in the turn. `author`: who wrote
+    it, empty for the worker.
     """
 
     activation: ActivationId
@@ -69,6 +71,7 @@ class Returned(Input):
     error: BaseException | None = None
     expired: float | None = None
     charges: Mapping[str, float] | None = None
+    author: str = ""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -174,3 +177,59 @@ class Adopt(Input):
     """Go on under the structure that this process has."""
 
     by: str = "engine"
+
+
+# ---- people
+
+
+@dataclass(slots=True, kw_only=True)
+class TaskInput(Input):
+    """Base of what people do about a human task. `groups`: those they are in; None where the caller vouches for them."""
+
+    task: TaskId
+    groups: tuple[str, ...] | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class Claim(TaskInput):
+    """Take it."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Release(TaskInput):
+    """Give it back."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Assign(TaskInput):
+    """Give it to somebody, whoever has it now."""
+
+    to: str
+
+
+@dataclass(slots=True, kw_only=True)
+class Delegate(TaskInput):
+    """Pass it on to somebody else."""
+
+    to: str
+
+
+@dataclass(slots=True, kw_only=True)
+class Complete(TaskInput):
+    """Answer it. `value`: of the form's type, or what it is made of; whether it fits is decided in the turn."""
+
+    value: object
+
+
+@dataclass(slots=True, kw_only=True)
+class Decline(TaskInput):
+    """Refuse to do it."""
+
+    reason: str = ""
+
+
+@dataclass(slots=True, kw_only=True)
+class Comment(TaskInput):
+    """Write something beside it."""
+
+    text: str

@@ -15,6 +15,7 @@ from casehub.events import EVENT_TYPES, CaseId, CaseStatusChanged, Event, Unknow
 from casehub.inquiries import Inquiries
 from casehub.lifecycle import CaseStatus
 from casehub.state import fold
+from casehub.tasks import Task, TaskQuery
 
 E = TypeVar("E", bound=Event)
 Across = Literal["case", "definition", "all"]
@@ -119,6 +120,8 @@ class EventLog(Protocol):
         ...
 
     async def cases(self, query: CaseQuery) -> Sequence[CaseSummary]: ...
+
+    async def tasks(self, query: TaskQuery) -> Sequence[Task]: ...
 
     async def position(self) -> int:
         """The global position of the last committed event; 0 for an empty log."""

@@ -19,6 +19,8 @@ from casehub.plan import PlanView
 from casehub.query import EventLog
 from casehub.state import CaseState
 from casehub.structure import Structure
+from casehub.task_events import TaskId
+from casehub.tasks import Task
 from casehub.view import CaseView as CaseView  # noqa: PLC0414 - extensions see the nouns and this module
 
 # ---- the store
@@ -30,7 +32,8 @@ class Turn:
 
     The store gives `envelope.seq`. `status`: the case's after the turn; `key`: the input's, if it has one;
     `timers`: set (a time) and gone (None), all of them with the end of the case; `stalled`: whether nothing can move
-    the case after it. A turn without events leaves its key and its timers only.
+    the case after it; `tasks`: the human tasks that something happened to, as it left them. A turn without events leaves
+    its key and its timers only.
     """
 
     envelope: Envelope
@@ -39,6 +42,7 @@ class Turn:
     stalled: bool = False
     key: str = ""
     timers: dict[TimerId, datetime | None] = field(default_factory=dict[TimerId, datetime | None])
+    tasks: dict[TaskId, Task] = field(default_factory=dict[TaskId, Task])
 
 
 @dataclass(frozen=True, slots=True)

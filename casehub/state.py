@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from casehub.activation import Activation, Firing
+from casehub.activation import Activation, Firing, MilestoneState
 from casehub.context import Fact
 from casehub.envelope import subtypes
 from casehub.events import (
@@ -49,16 +49,9 @@ from casehub.events import (
     WorkerScheduled,
 )
 from casehub.lifecycle import ActivationStatus, CaseStatus, MilestoneStatus, SlaStatus
+from casehub.task_events import HumanTaskEvent
+from casehub.tasks import Tasks
 from casehub.values import ABSENT
-
-
-@dataclass(slots=True)
-class MilestoneState:
-    """Where a milestone stands, its service level beside it, and when it was achieved."""
-
-    status: MilestoneStatus = MilestoneStatus.PENDING
-    sla: SlaStatus = SlaStatus.NOT_STARTED
-    at: datetime | None = None
 
 
 @dataclass(slots=True)
@@ -86,6 +79,7 @@ class CaseState:
     milestones: dict[str, MilestoneState] = field(default_factory=dict[str, MilestoneState])
     goals: dict[str, int] = field(default_factory=dict[str, int])
     timers: dict[TimerId, datetime] = field(default_factory=dict[TimerId, datetime])
+    tasks: Tasks = field(default_factory=Tasks)
     anchors: dict[TimerId, datetime] = field(default_factory=dict[TimerId, datetime])
     occurred: dict[TimerId, datetime] = field(default_factory=dict[TimerId, datetime])
     occurrences: dict[str, int] = field(default_factory=dict[str, int])
@@ -122,6 +116,17 @@ class CaseState:
         self.usage_today.clear()
         for firing in self.firings.values():
             firing.calls_before_today = firing.calls
+
+    @property
+    def at_work(self) -> bool:
+        """Whether an activation is in flight that is not with people."""
+        if not self.tasks.open:
+            return bool(self.activations)
+        return bool(self.with_workers())
+
+    def with_workers(self) -> set[ActivationId]:
+        """The activations in flight that are not with people."""
+        return {each.id for each in self.activations.values() if each.status is not ActivationStatus.DELEGATED}
 
     def spent(self, scope: str, unit: str, *, today: bool = False) -> float:
         """What the case (`scope="case"`) or a binding has spent of `calls`, `tokens` or `money`, in all or today."""
@@ -274,6 +279,14 @@ def _letter_discarded(state: CaseState, event: Any) -> None:
     state.firing(event.binding).then = "discard"
 
 
+def _task(state: CaseState, event: Any) -> None:
+    state.tasks.apply(event)
+    activation = state.activations.get(event.activation)
+    if activation is not None:
+        with_people = bool(state.tasks.of(event.activation))
+        activation.status = ActivationStatus.DELEGATED if with_people else ActivationStatus.RUNNING
+
+
 def _goal_reached(state: CaseState, event: Any) -> None:
     state.goals[event.goal] = event.version
 
@@ -355,6 +368,7 @@ def _selection_dropped(state: CaseState, event: Any) -> None:
 _FOLDS: dict[type[Event], Callable[[CaseState, Any], None]] = {
     **dict.fromkeys(subtypes(CaseStatusChanged), _status_changed),
     **dict.fromkeys(subtypes(WorkerExecutionFinished), _attempt_finished),
+    **dict.fromkeys(subtypes(HumanTaskEvent), _task),
     CaseStarted: _started,
     ContextChanged: _context_changed,
     SignalReceived: _signal,

@@ -202,4 +202,4 @@ def _deciding(live: LiveCase) -> bool | None:
     state = live.state
     if state.deliberating:
         return True
-    return False if state.status.ended or not state.activations else None
+    return False if state.status.ended or not state.at_work else None

@@ -35,8 +35,8 @@ class Structure:
     `types`: of every fact it knows; `inputs`: facts that `start` takes, True where they are required; `brought`: facts
     that may come from outside later; `readers`, `milestones_of`, `goals_of`: from a fact to what reads it;
     `stages`: in the order of names; `stage_of`: from a member to its stage; `triggered`: from an event class to the
-    bindings that wait for it; `timed`: from a timer to the binding and the schedule that it is for; `hash`: of names, reads,
-    writes, policies and conditions, not of function bodies.
+    bindings that wait for it; `timed`: from a timer to the binding and the schedule that it is for; `asks_people`: whether it has
+    human tasks; `hash`: of names, reads, writes, policies and conditions, not of function bodies.
     """
 
     definition: CaseDefinition
@@ -60,6 +60,7 @@ class Structure:
     triggered: dict[type[Event], tuple[Binding, ...]]
     triggered_by_signal: dict[str, tuple[Binding, ...]]
     timed: dict[TimerId, tuple[Binding, Schedule]]
+    asks_people: bool = False
 
     def binding(self, name: str) -> Binding:
         """One binding by name. Raises `UnknownNameError` naming the nearest."""
@@ -145,6 +146,7 @@ def structure_of(definition: CaseDefinition, execution: type, view: type) -> tup
         triggered=_index(named.values(), lambda binding: binding.on.events),
         triggered_by_signal=_index(named.values(), lambda binding: binding.on.signals),
         timed={each.timer(b.name): (b, each) for b in named.values() for each in b.on.times},
+        asks_people=any(worker.form is not None for binding in bindings for worker in binding.workers),
     )
     return structure, problems
 
@@ -268,10 +270,7 @@ def _hash(definition: CaseDefinition, bindings: list[Binding], milestones: list[
         str(definition.limits),
         str(definition.budget),
     ]
-    lines += [
-        f"{b.name} {[(w.name, w.reads, w.writes, w.capability) for w in b.workers]} {b.when} {b.on} {_without_functions(b)}"
-        for b in bindings
-    ]
+    lines += [f"{b.name} {[_named(w) for w in b.workers]} {b.when} {b.on} {_without_functions(b)}" for b in bindings]
     lines += [f"{w.name} {w.computes}" for b in bindings for w in b.workers if w.computes]
     lines += [f"{m.name} {m.when} {m.entry} {m.sla}" for m in milestones]
     lines += [f"{g.name} {g.when} {g.failure}" for g in goals]
@@ -280,6 +279,11 @@ def _hash(definition: CaseDefinition, bindings: list[Binding], milestones: list[
         for s in definition.stages
     ]
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
+
+
+def _named(worker: Worker) -> tuple[object, ...]:
+    named = (worker.name, worker.reads, worker.writes, worker.capability)
+    return named if worker.form is None else (*named, "people")
 
 
 def _without_functions(binding: Binding) -> str:

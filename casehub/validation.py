@@ -209,6 +209,22 @@ def _writers(structure: Structure) -> Iterator[Problem]:
                     )
 
 
+def _people(structure: Structure) -> Iterator[Problem]:
+    """What says what to ask people is called in the turn, so it can only compute."""
+    for binding in structure.bindings.values():
+        for worker in binding.workers:
+            if worker.form is None:
+                continue
+            others = [p.name for p in worker.parameters if p.source is not Source.FACT]
+            if worker.is_async or others:
+                why = f"asks for {', '.join(others)}" if others else "is async"
+                yield Problem(
+                    f"human task {worker.name!r}",
+                    f"{why}, and it is called while the case is decided, where nothing may be awaited",
+                    "make it a plain function of facts; let a worker before it write what else it needs",
+                )
+
+
 def _never_asked(structure: Structure) -> Iterator[Problem]:
     """Workers that no binding runs, and conditions that no change can make hold."""
     bound = {worker.name for binding in structure.bindings.values() for worker in binding.workers}
@@ -328,6 +344,7 @@ _CHECKS = (
     _goals,
     _types,
     _writers,
+    _people,
     _never_asked,
     _activities,
 )

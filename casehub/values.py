@@ -19,7 +19,7 @@ from typing import Annotated, Any, Final, Generic, TypeVar, Union, get_args, get
 from pydantic import PydanticSchemaGenerationError, PydanticUserError, TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError, to_json
 
-from casehub.errors import FactError, LimitError
+from casehub.errors import FactError, LimitError, did_you_mean
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -196,12 +196,13 @@ class FactType:
     Raises `FactError` when pydantic cannot take it.
     """
 
-    __slots__ = ("_adapter", "_exact", "annotation")
+    __slots__ = ("_adapter", "_exact", "_schema", "annotation")
 
     def __init__(self, annotation: Any = Any) -> None:
         self.annotation = annotation
         self._exact = annotation if annotation in _SCALARS else None
         self._adapter: TypeAdapter[Any] | None = None
+        self._schema: dict[str, Any] | None = None
         if annotation is not Any and annotation is not object and self._exact is None:
             try:
                 self._adapter = TypeAdapter(annotation)
@@ -262,6 +263,45 @@ class FactType:
             raise FactError(
                 f"{where}: {_shown(value)} does not fit {type_name(self.annotation)}: {_first(error)}"
             ) from None
+
+    def misfits(self, value: object) -> dict[str, str]:
+        """What keeps a value from outside from being accepted, by the path to it (`address.city`), all of it.
+
+        Names that an object of this type does not have are among it: whoever wrote them meant something.
+        """
+        found: dict[str, str] = {}
+        properties = self.schema().get("properties")
+        if (
+            isinstance(value, Mapping)
+            and isinstance(properties, dict)
+            and not self.schema().get("additionalProperties")
+        ):
+            found = {
+                str(name): f"the form has no such field; {did_you_mean(str(name), properties)}"
+                for name in value
+                if name not in properties
+            }
+        try:
+            if self._adapter is not None:
+                self._adapter.validate_python(value)
+            self.accept(value, "it")
+        except ValidationError as error:
+            found |= {".".join(map(str, e["loc"])): e["msg"] for e in error.errors(include_url=False)}
+        except Exception as error:  # validators are user code
+            found[""] = str(error) or type(error).__name__
+        return found
+
+    def schema(self) -> dict[str, Any]:
+        """The JSON Schema (draft 2020-12) of its values. Raises `FactError` for a type that has none."""
+        if self._schema is None:
+            try:
+                adapter = self._adapter or TypeAdapter(self.annotation)
+                self._schema = adapter.json_schema()
+            except PydanticUserError as error:
+                raise FactError(
+                    f"type {type_name(self.annotation)} has no JSON Schema: {str(error).splitlines()[0]}"
+                ) from None
+        return self._schema
 
     def is_a(self, kind: type) -> bool:
         """Whether facts of this type are instances of `kind`; builtins and their generics never match by type."""

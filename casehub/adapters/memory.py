@@ -20,6 +20,8 @@ from casehub.events import CaseId, CaseStatusChanged, Event, TimerId
 from casehub.lifecycle import CaseStatus
 from casehub.query import By, CaseQuery, CaseSummary, EventLog, EventQuery, grouping, matches
 from casehub.spi import CommitResult, Committed, Conflict, DueTimer, Duplicate, Turn
+from casehub.task_events import TaskId
+from casehub.tasks import Task, TaskQuery, TaskStatus
 
 TAIL_BATCH: Final = 1_000
 """Events that `tail` looks at between two batches."""
@@ -44,7 +46,18 @@ class _Case:
 class MemoryStore:
     """Implements `CaseStore` and `EventLog`. What was committed can be opened again as long as the object lives."""
 
-    __slots__ = ("_bookmarks", "_cases", "_events", "_heap", "_published", "_settings", "_started")
+    __slots__ = (
+        "_bookmarks",
+        "_cases",
+        "_ended_tasks",
+        "_events",
+        "_heap",
+        "_open_tasks",
+        "_published",
+        "_settings",
+        "_started",
+        "_task_places",
+    )
 
     volatile: Final = True
 
@@ -56,6 +69,9 @@ class MemoryStore:
         self._heap: list[_Timer] = []
         self._settings = 0
         self._bookmarks: dict[tuple[str, str], int] = {}
+        self._open_tasks: dict[tuple[str, TaskId], Task] = {}
+        self._ended_tasks: dict[tuple[str, TaskId], Task] = {}
+        self._task_places: dict[tuple[str, TaskId], int] = {}
         self._published: Callable[[Sequence[Turn]], None] | None = None
 
     @property
@@ -118,6 +134,8 @@ class MemoryStore:
                 case.keys[key] = seq
             if turn.timers:
                 self._set_timers(case, turn)
+            if turn.tasks:
+                self._keep_tasks(turn.tasks)
             if case.timers is not None and turn.status.ended:
                 case.timers = None
             results.append(Committed(seq))
@@ -138,6 +156,16 @@ class MemoryStore:
                 entry = (due, self._settings, envelope.tenant, envelope.case, timer)
                 case.timers[timer] = entry
                 heappush(self._heap, entry)
+
+    def _keep_tasks(self, tasks: Mapping[TaskId, Task]) -> None:
+        for id, task in tasks.items():
+            key = (task.tenant, id)
+            self._task_places.setdefault(key, len(self._task_places))
+            if task.status.ended:
+                self._open_tasks.pop(key, None)
+                self._ended_tasks[key] = task
+            else:
+                self._open_tasks[key] = task
 
     def _is_set(self, entry: _Timer) -> bool:
         _, _, tenant, case, timer = entry
@@ -202,6 +230,26 @@ class MemoryStore:
             and (query.stalled is None or case.stalled is query.stalled)
         )
         return list(islice(found, max(query.limit, 0)))
+
+    async def tasks(self, query: TaskQuery) -> Sequence[Task]:
+        wanted = set(query.statuses or TaskStatus)
+        found: list[Task] = []
+        if not all(status.ended for status in wanted):
+            found += self._open_tasks.values()
+        if any(status.ended for status in wanted):
+            found += self._ended_tasks.values()
+        after = None
+        if query.after is not None:
+            key = (query.tenant, query.after)
+            last = self._open_tasks.get(key) or self._ended_tasks.get(key)
+            if last is None:
+                return []
+            after = (*last.urgency, self._task_places[key])
+        ordered = sorted(
+            (((*task.urgency, self._task_places[task.tenant, task.id]), task) for task in found if query.matches(task)),
+            key=lambda entry: entry[0],
+        )
+        return [task for place, task in ordered if after is None or place > after][: max(query.limit, 0)]
 
     async def position(self) -> int:
         return len(self._events)

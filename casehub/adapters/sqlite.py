@@ -21,11 +21,13 @@ from casehub.adapters.sqlite_group import prepare
 from casehub.adapters.sqlite_log import Session
 from casehub.adapters.sqlite_readers import Readers
 from casehub.adapters.sqlite_schema import MIGRATIONS, Finding, check_database, schema_version
+from casehub.adapters.sqlite_tasks import find_tasks
 from casehub.adapters.sqlite_writer import Synchronous, Writer
 from casehub.errors import SchemaError, SettingsError, StoreError, StoreOwnedError, StoreUnavailableError
 from casehub.events import CaseId, Event
 from casehub.query import By, CaseQuery, CaseSummary, EventLog, EventQuery
 from casehub.spi import CommitResult, DueTimer, Turn
+from casehub.tasks import Task, TaskQuery
 
 T = TypeVar("T")
 
@@ -214,6 +216,9 @@ class SQLiteStore:
 
     async def cases(self, query: CaseQuery) -> Sequence[CaseSummary]:
         return await self._ask(lambda session: session.cases(query))
+
+    async def tasks(self, query: TaskQuery) -> Sequence[Task]:
+        return await self._ask(lambda session: find_tasks(session.connection, query))
 
     async def position(self) -> int:
         return await self._ask(Session.position)

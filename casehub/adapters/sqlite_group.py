@@ -12,10 +12,12 @@ from typing import Final
 
 from casehub.adapters.codec import encode, form_of
 from casehub.adapters.sqlite_schema import to_micros
+from casehub.adapters.sqlite_tasks import write_tasks
 from casehub.errors import FactError, SettingsError
 from casehub.events import CaseStatusChanged
 from casehub.query import confidence_of
 from casehub.spi import CommitResult, Committed, Conflict, Duplicate, Refused, TooLarge, Turn
+from casehub.tasks import Task
 
 MARK_EVERY: Final = 1_000
 """Events between two marks."""
@@ -153,6 +155,7 @@ class Group:
     timers: dict[tuple[str, str, str], int | None] = field(default_factory=dict)
     ended: list[Where] = field(default_factory=list)
     bookmarks: list[tuple[str, str, int]] = field(default_factory=list)
+    tasks: dict[tuple[str, str], Task] = field(default_factory=dict)
 
     def decide(self, written: Written, failed: set[Where]) -> CommitResult:
         """Take the turn in, or say why not. `failed`: cases whose turns are refused from here on."""
@@ -175,6 +178,8 @@ class Group:
             self.keys[(*where, turn.key)] = seq
         for timer, due in turn.timers.items():
             self.timers[(*where, timer)] = None if due is None else to_micros(due)
+        for id, task in turn.tasks.items():
+            self.tasks[envelope.tenant, id] = task
         if turn.status.ended:
             self.ended.append(where)
         return Committed(seq)
@@ -255,6 +260,8 @@ class Group:
             many(_TIMER_GONE, [timer for timer, due in self.timers.items() if due is None])
         if self.ended:
             many(_TIMERS_GONE, self.ended)
+        if self.tasks:
+            write_tasks(self.connection, self.tasks.values())
         if self.bookmarks:
             many(_BOOKMARK, self.bookmarks)
         if known.seq - known.marked >= MARK_EVERY:

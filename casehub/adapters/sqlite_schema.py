@@ -158,6 +158,37 @@ ALTER TABLE events ADD COLUMN confidence REAL;  -- the lowest that the event car
 CREATE INDEX events_by_confidence ON events (kind, confidence) WHERE confidence IS NOT NULL;
 """,
     ),
+    Migration(
+        3,
+        "human tasks",
+        """\
+CREATE TABLE tasks (
+    no INTEGER PRIMARY KEY,             -- in the order they were created
+    tenant TEXT NOT NULL,
+    case_id TEXT NOT NULL,
+    task TEXT NOT NULL,
+    definition TEXT NOT NULL,
+    binding TEXT NOT NULL,
+    status TEXT NOT NULL,
+    assignee TEXT NOT NULL,
+    rank INTEGER NOT NULL,              -- the priority, negated: the first comes first
+    due INTEGER NOT NULL,
+    body TEXT NOT NULL,
+    UNIQUE (tenant, task)
+);
+CREATE INDEX tasks_by_status ON tasks (tenant, status, rank, due, no);
+CREATE INDEX tasks_by_assignee ON tasks (tenant, assignee, status, rank, due, no);
+CREATE INDEX tasks_by_case ON tasks (tenant, case_id);
+
+CREATE TABLE offers (                   -- who sees a task that is open
+    tenant TEXT NOT NULL,
+    who TEXT NOT NULL,
+    task_no INTEGER NOT NULL,
+    PRIMARY KEY (tenant, who, task_no)
+) WITHOUT ROWID;
+CREATE INDEX offers_by_task ON offers (task_no);
+""",
+    ),
 )
 
 _REGISTER: Final = """\

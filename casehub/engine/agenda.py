@@ -270,7 +270,8 @@ def explain(state: CaseState, structure: Structure, loop: LoopControl, binding: 
     if verdict is Verdict.RETRY_WAIT:
         return said(verdict, "an attempt is over, and the next one waits for its time")
     if verdict is Verdict.IN_FLIGHT:
-        return said(verdict, "is running")
+        asked = state.tasks.open.values()
+        return said(verdict, next((task.where for task in asked if task.binding == name), "is running"))
     held = hold(state, structure, loop, binding)
     if held is not None:
         return said(held[0], held_back(held))

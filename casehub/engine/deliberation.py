@@ -20,7 +20,7 @@ import anyio
 from casehub.binding import Binding
 from casehub.durations import duration
 from casehub.engine.answers import check_answer
-from casehub.engine.intake import message_of
+from casehub.engine.failures import message_of
 from casehub.engine.limits import held_back, hold
 from casehub.engine.timers import TimerWheel
 from casehub.errors import LoopControlError

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from casehub.engine.agenda import holds
-from casehub.events import CaseCompleted, CaseEnded, CaseFaulted, Event, WorkerExecutionCancelled
+from casehub.events import (
+    CaseCompleted,
+    CaseEnded,
+    CaseFaulted,
+    Event,
+    WorkerExecutionCancelled,
+    WorkerExecutionFinished,
+)
+from casehub.policies import OnOutcome
 from casehub.state import CaseState
 from casehub.structure import Structure
 
@@ -24,6 +32,14 @@ def end_of(state: CaseState, structure: Structure, fault: CaseFaulted | None) ->
     if structure.done_when is not None and holds(structure.done_when, state, "done_when"):
         return CaseCompleted(before=state.status, reason=f"done_when {structure.done_when}")
     return None
+
+
+def fault_of(state: CaseState, event: WorkerExecutionFinished) -> CaseFaulted | None:
+    """The fault of the case that an outcome comes to by its binding's policy."""
+    if event.then != OnOutcome.FAULT_CASE:
+        return None
+    why = getattr(event, "message", "") or getattr(event, "reason", "") or event.name
+    return CaseFaulted(before=state.status, reason=f"worker {event.worker!r}: {why}", cause=event.version)
 
 
 def called_off(state: CaseState, end: CaseEnded) -> Iterator[Event]:

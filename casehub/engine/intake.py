@@ -13,10 +13,11 @@ from typing import Any
 
 from casehub.activation import Activation
 from casehub.binding import Binding, Worker
+from casehub.engine.failures import failed
 from casehub.engine.letters import discarded, retried
 from casehub.engine.results import Result, merged_confidence, result_of
 from casehub.engine.timekeeping import strike
-from casehub.errors import CaseEndedError, Declined, FactError, InputRefusedError, Permanent
+from casehub.errors import CaseEndedError, FactError, InputRefusedError
 from casehub.events import (
     CaseStarted,
     CaseStatusChanged,
@@ -25,12 +26,7 @@ from casehub.events import (
     DeliberationCancelled,
     Event,
     SignalReceived,
-    TimerId,
-    TimerSet,
     WorkerExecutionCompleted,
-    WorkerExecutionDeclined,
-    WorkerExecutionExpired,
-    WorkerExecutionFailed,
     WorkerExecutionInterrupted,
     WorkerExecutionStarted,
     WorkerResultDropped,
@@ -124,9 +120,9 @@ class Intake:
                 result = result_of(worker, input.value)
                 facts, deleted, sure = self._written(binding, worker, activation, result)
             except Exception as error:  # a merge function, or a type's own code, may raise anything
-                yield from self._failed(input, activation, binding, error, permanent=True)
+                yield from failed(self.state, self.chance, binding, activation, input, error, permanent=True)
                 return
-            by = f"worker:{worker.name}"
+            by = input.author or f"worker:{worker.name}"
             yield WorkerExecutionCompleted(
                 binding=activation.binding,
                 activation=activation.id,
@@ -147,7 +143,7 @@ class Intake:
                     cause=self.state.version,
                 )
         else:
-            yield from self._failed(input, activation, binding, input.error, permanent=False)
+            yield from failed(self.state, self.chance, binding, activation, input, input.error)
 
     def timer_due(self, input: TimerDue) -> Iterator[Event]:
         due = self.state.timers.get(input.timer)
@@ -255,62 +251,6 @@ class Intake:
                 deleted.append(name)
         return facts, tuple(deleted), confidence or None
 
-    def _failed(
-        self, input: Returned, activation: Activation, binding: Binding, error: BaseException | None, *, permanent: bool
-    ) -> Iterator[Event]:
-        policy = binding.policy
-        retry = policy.retry
-        if error is None:
-            wanted = policy.outcomes.expired
-            repeatable = issubclass(TimeoutError, retry.on)
-        elif isinstance(error, Declined):
-            wanted = policy.outcomes.declined
-            repeatable = True
-        else:
-            wanted = policy.outcomes.failed
-            repeatable = not permanent and not isinstance(error, Permanent) and isinstance(error, retry.on)
-        then, other = self._then(wanted, activation, binding, repeatable)
-        again = then in (OnOutcome.RETRY, OnOutcome.REROUTE)
-        common: dict[str, Any] = {
-            "binding": activation.binding,
-            "activation": activation.id,
-            "worker": activation.worker,
-            "attempt": input.attempt,
-            "settled": not again,
-            "then": then.value,
-            "charges": input.charges,
-            "by": f"worker:{activation.worker}",
-        }
-        if error is None:
-            yield WorkerExecutionExpired(limit=input.expired or 0.0, **common)
-        elif isinstance(error, Declined):
-            yield WorkerExecutionDeclined(reason=error.reason, **common)
-        else:
-            yield WorkerExecutionFailed(
-                error=type(error).__name__, message=message_of(error), permanent=not repeatable, **common
-            )
-        if then is OnOutcome.RETRY:
-            due = input.at + retry.delay(activation.attempt - activation.interruptions, self.chance)
-            yield TimerSet(timer=TimerId(f"retry:{activation.id}"), due=due)
-        elif other is not None and self.state.status.active:
-            yield WorkerExecutionStarted(
-                binding=activation.binding, activation=activation.id, worker=other.name, attempt=input.attempt + 1
-            )
-
-    def _then(
-        self, wanted: OnOutcome, activation: Activation, binding: Binding, repeatable: bool
-    ) -> tuple[OnOutcome, Worker | None]:
-        """What follows, and the worker that takes over where one does."""
-        if wanted is OnOutcome.REROUTE:
-            left_out = {*self.state.firing(binding.name).excluded, activation.worker}
-            other = next((worker for worker in binding.workers if worker.name not in left_out), None)
-            return (binding.policy.outcomes.exhausted, None) if other is None else (wanted, other)
-        if wanted is OnOutcome.RETRY and (
-            not repeatable or activation.attempt - activation.interruptions >= binding.policy.retry.attempts
-        ):
-            return binding.policy.outcomes.exhausted, None
-        return wanted, None
-
     def _dropped(self, input: Returned, activation: Activation | None) -> Event:
         binding = str(input.activation).rsplit("/", 2)[1]
         why = "its activation had ended" if activation is None else f"attempt {activation.attempt} is the current one"
@@ -336,16 +276,6 @@ class Intake:
         """Whether a fact is that already, and as sure."""
         fact = self.state.facts.get(name)
         return fact is not None and fact.visible and fact.confidence == confidence and same(fact.value, value)
-
-
-def message_of(error: BaseException) -> str:
-    """What an error says, as text that any store can write."""
-    try:
-        text = str(error) or type(error).__name__
-    except Exception as broken:
-        text = f"its text raised {type(broken).__name__}"
-    text = text.encode("utf-8", "replace").decode().replace("\0", "")
-    return text if len(text) <= 2_000 else text[:1_997] + "..."
 
 
 INTAKE: dict[type[Input], Callable[[Intake, Any], Iterable[Event]]] = {

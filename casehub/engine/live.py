@@ -18,14 +18,17 @@ from casehub.engine.agenda import OBSERVERS, Agenda, Observer, explain, schedule
 from casehub.engine.answers import check_answer
 from casehub.engine.choreography import ChoreographyLoopControl
 from casehub.engine.deliberation import Deliberations, Question, fingerprint, hindered, stamps_of
-from casehub.engine.endings import called_off, end_of
-from casehub.engine.intake import INTAKE, Intake, message_of
+from casehub.engine.endings import called_off, end_of, fault_of
+from casehub.engine.failures import message_of
+from casehub.engine.intake import Intake
 from casehub.engine.limits import held_back, hold, withheld
+from casehub.engine.people import TAKES
 from casehub.engine.quiescence import at_rest
 from casehub.engine.reactors import REACTORS, Reactor, at_start
 from casehub.engine.reports import reported
 from casehub.engine.staging import staged
 from casehub.engine.timekeeping import wind
+from casehub.envelope import subtypes
 from casehub.errors import CaseHubError, InputRefusedError, LoopControlError
 from casehub.events import (
     CaseCancelled,
@@ -50,11 +53,11 @@ from casehub.explanation import Explanation, Verdict
 from casehub.inputs import NEVER, Adopt, Cancel, Deliberated, Input, Reported, Start
 from casehub.lifecycle import CASE_TRANSITIONS, CaseStatus, allows, check_case
 from casehub.plan import PlanView
-from casehub.policies import OnOutcome
 from casehub.query import EventLog
 from casehub.spi import Answer, KeepsAgenda, LoopControl, Turn
 from casehub.state import CaseState
 from casehub.structure import Structure
+from casehub.task_events import HumanTaskEvent
 from casehub.view import CaseView
 
 ROUNDS = 1_000  # of a loop control's transitions in one turn; stages that need more never come to rest
@@ -118,8 +121,8 @@ class LiveCase:
             self._record(self._first(input))
             if turn.events and type(input) in (Start, Adopt):
                 self._record(at_start(state, self.structure))
-            if not state.status.ended:
-                self._settle()
+            while not state.status.ended and self._settle():
+                pass  # something that was dispatched has ended at once
         except Exception as error:
             if isinstance(error, InputRefusedError) and not turn.events:
                 raise
@@ -140,7 +143,7 @@ class LiveCase:
             return self._deliberated(input)
         if type(input) is Reported:
             return reported(input, self._intake, partial(schedule, self.state))
-        return INTAKE[type(input)](self._intake, input)
+        return TAKES[type(input)](self._intake, input)
 
     def _cancel(self, input: Cancel) -> Iterable[Event]:
         check_case(self.state.id, "be cancelled", self.state.status, CaseStatus.CANCELLED)
@@ -187,12 +190,12 @@ class LiveCase:
     def _timer_gone(self, event: TimerFired | TimerCancelled) -> None:
         self._turn.timers[event.timer] = None
 
+    def _task_changed(self, event: HumanTaskEvent) -> None:
+        if (task := self.state.tasks.last) is not None:
+            self._turn.tasks[task.id] = task
+
     def _ended_badly(self, event: WorkerExecutionFinished) -> None:
-        """Remember the outcome that faults the case by its binding's policy."""
-        if event.then == OnOutcome.FAULT_CASE:
-            why = getattr(event, "message", "") or getattr(event, "reason", "") or event.name
-            reason = f"worker {event.worker!r}: {why}"
-            self._fault = CaseFaulted(before=self.state.status, reason=reason, cause=event.version)
+        self._fault = fault_of(self.state, event) or self._fault
 
     def _end(self, end: CaseEnded) -> None:
         """End the case: what is in flight is called off first, so that the end is the last event of the log."""
@@ -210,42 +213,43 @@ class LiveCase:
 
     # ---- what the facts come to
 
-    def _settle(self) -> None:
-        """Complete, dispatch, or say what the case waits for."""
+    def _settle(self) -> bool:
+        """Complete, dispatch, or say what the case waits for; whether something that was dispatched has ended in it."""
         state = self.state
         if not self._transitions():
-            return
+            return False
         done = end_of(state, self.structure, self._fault)
         if done is not None and allows(CASE_TRANSITIONS, state.status, done.after):
             self._end(done)
-            return
+            return False
         limits = self.structure.definition.limits
         if state.version >= limits.events:
             reason = f"its log has {state.version} events and the limit is {limits.events}; mend the loop, or raise Limits(events=)"
             self._end(CaseFaulted(before=state.status, reason=reason))
-            return
+            return False
         if self.structure.timed or state.timers:
             self._record(wind(state, self.structure, self.loop))
         if not state.status.active:
             if state.deliberating:
                 self._record(self.deliberations.cancel(state))
-            return
+            return False
         eligible = self._eligible()
         asked = state.deliberation
         if self.loop.immediate:
-            if eligible:
-                self._fire(self._ask(list(eligible)))
+            if eligible and self._fire(self._ask(list(eligible))):
+                return True
         else:
             self._withdraw(eligible)
             if self.deliberations.due(state, eligible):
                 self._record(self.deliberations.start(state, eligible))
-        if not state.activations and not state.deliberating:
+        if not state.at_work and not state.deliberating:
             self._rest(eligible)
-        if state.status is CaseStatus.WAITING and (state.activations or state.deliberating):
+        if state.status is CaseStatus.WAITING and (state.at_work or state.deliberating):
             self._record((CaseStatusChanged(before=CaseStatus.WAITING, after=CaseStatus.RUNNING),))
         if state.deliberation != asked:
             view = self.view(plan=self.loop.view(state))
             self.deliberations.question = Question(view, list(eligible), stamps_of(state, eligible))
+        return False
 
     def _withdraw(self, eligible: Sequence[Binding]) -> None:
         """Let the loop control's own agenda lose what is eligible no more."""
@@ -291,9 +295,9 @@ class LiveCase:
         self._record(self.deliberations.told(selection, self._turn.envelope.at))
         return chosen
 
-    def _fire(self, chosen: Iterable[Binding]) -> None:
-        """Schedule and start what was chosen, as far as gates, limits and budgets allow."""
-        state = self.state
+    def _fire(self, chosen: Iterable[Binding]) -> bool:
+        """Schedule and start what was chosen, as far as gates, limits and budgets allow; whether some of it has ended."""
+        state, over = self.state, False
         for binding in chosen:
             held = hold(state, self.structure, self.loop, binding)
             if held is not None:
@@ -304,6 +308,8 @@ class LiveCase:
             if state.status is CaseStatus.WAITING:
                 self._record((CaseStatusChanged(before=CaseStatus.WAITING, after=CaseStatus.RUNNING),))
             self._record(schedule(state, binding))
+            over = over or state.firings[binding.name].in_flight is None  # nobody could be asked
+        return over
 
     def _rest(self, left: Sequence[Binding]) -> None:
         """Nothing runs and nothing fires: say what that comes to."""
@@ -359,6 +365,7 @@ def _follow(waiting: deque[Event], events: Iterable[Event], cause: Event) -> Non
 Note = Callable[[LiveCase, Any], None]
 Effects = tuple[Observer | None, tuple[Reactor, ...], Note | None]
 _NOTES: dict[type[Event], Note] = {
+    **dict.fromkeys(subtypes(HumanTaskEvent), LiveCase._task_changed),
     TimerSet: LiveCase._timer_set,
     TimerFired: LiveCase._timer_gone,
     TimerCancelled: LiveCase._timer_gone,

@@ -285,6 +285,8 @@ class Pump:
                 if activation is not None and activation.attempt == event.attempt:  # type: ignore[attr-defined]  # by its class
                     binding = live.structure.bindings[activation.binding]
                     worker = binding.worker_named(activation.worker)
+                    if worker.form is not None:
+                        continue  # people do it
                     # What it sees is what is committed, whatever comes before it runs.
                     view = live.view(self.runtime.bus.position) if worker.looks_in else None
                     attempt = self.attempts[activation.id] = Attempt(activation, binding, worker, wheel, view)

@@ -28,6 +28,9 @@ def at_rest(
 
     `eligible`: what is held back or was not chosen; `awaiting`: a deferred answer is still to come.
     """
+    if state.activations:  # all of them are with people
+        running = state.status is CaseStatus.RUNNING
+        return CaseStatusChanged(before=state.status, after=CaseStatus.WAITING) if running else None
     deferred = awaiting or _moved_by_a_timer(state, structure, loop)
     steered = stages_wait(state, structure, loop)
     at_quiescence = structure.definition.at_quiescence

@@ -9,6 +9,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any, TypeVar
 
 from casehub.engine.agenda import holds, touched
+from casehub.engine.people import clear_timers, close_tasks, delegate, set_timers
+from casehub.envelope import subtypes
 from casehub.events import (
     ContextChanged,
     Event,
@@ -20,12 +22,14 @@ from casehub.events import (
     TimerFired,
     TimerId,
     TimerSet,
+    WorkerExecutionFinished,
     WorkerExecutionStarted,
 )
 from casehub.goals import Milestone
 from casehub.lifecycle import ActivationStatus, MilestoneStatus, SlaStatus
 from casehub.state import CaseState
 from casehub.structure import Structure
+from casehub.task_events import HumanTaskCreated, HumanTaskEnded
 
 T = TypeVar("T")
 Reactor = Callable[[CaseState, Structure, Any], Iterable[Event]]
@@ -125,4 +129,8 @@ REACTORS: dict[type[Event], tuple[Reactor, ...]] = {
     MilestoneActivated: (try_activated_milestone,),
     MilestoneReached: (stop_sla,),
     TimerFired: (take_timer,),
+    WorkerExecutionStarted: (delegate,),
+    **dict.fromkeys(subtypes(WorkerExecutionFinished), (close_tasks,)),
+    HumanTaskCreated: (set_timers,),
+    **dict.fromkeys(subtypes(HumanTaskEnded), (clear_timers,)),
 }

@@ -8,7 +8,7 @@ with pytest-asyncio; a store is right when all of it passes.
         async def store(self):
             yield MyStore(...)
 
-What is asked of the log alone is `EventLogContract`, which is part of this. For failures that show values, call
+What is asked of the log alone is `EventLogContract`, what is asked of human tasks `TaskListContract`; both are part of this. For failures that show values, call
 `pytest.register_assert_rewrite("casehub.testing.stores", "casehub.testing.event_logs")` in your `conftest.py`.
 """
 
@@ -37,6 +37,7 @@ from casehub.events import (
 from casehub.lifecycle import CaseStatus
 from casehub.spi import CaseStore, Committed, Conflict, DueTimer, Duplicate
 from casehub.testing.event_logs import AT, EventLogContract, Writing, committed, opened
+from casehub.testing.task_lists import TaskListContract
 from casehub.values import Plain
 
 __all__ = ["StoreContract"]
@@ -45,7 +46,7 @@ ODD_TEXT = 'naïve Ωmega 漢字 \U0001f427 "quoted" back\\slash\ttab\nline \u20
 LATER = AT + timedelta(days=1)
 
 
-class StoreContract(EventLogContract):
+class StoreContract(EventLogContract, TaskListContract):
     """The promises of `CaseStore`, a test each; the fixture `store` gives an empty store that is not open."""
 
     # ---- committing

@@ -26,6 +26,10 @@ STAGE_COMPLETED intake
 STAGE_COMPLETED review
 approve
 """,
+    "loan": """\
+for underwriters: Approve Grace?
+Dear Grace: yes, if you bring a payslip
+""",
     "own_loop": """\
 lamp 40
   live_feed: 0 failures in 7 days

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, assert_type
 
 from pydantic import BaseModel
@@ -15,6 +15,7 @@ from typing_extensions import TypedDict  # that of typing from Python 3.12 on
 
 from casehub import (
     ABSENT,
+    AnswerRefusedError,
     Binding,
     Budget,
     Case,
@@ -40,6 +41,7 @@ from casehub import (
     Explanation,
     Fact,
     GoalReached,
+    HumanTask,
     Limits,
     LoopControl,
     MilestoneReached,
@@ -51,6 +53,8 @@ from casehub import (
     Selection,
     Signal,
     SignalReceived,
+    Task,
+    TaskStatus,
     Verdict,
     WorkerEvent,
     WorkerExecution,
@@ -88,6 +92,10 @@ class Risk:
 
 class Objection(BaseModel):
     text: str
+
+
+class Approval(BaseModel):
+    approved: bool
 
 
 class Findings(TypedDict):
@@ -185,6 +193,31 @@ async def by_mail(refused: bool) -> bool:
     return refused
 
 
+@loan.human_task(
+    writes="approval", when=present("risk"), priority=3, on_declined="reroute", on_expired=OnOutcome.RETRY, timeout="9d"
+)
+def approve(applicant: str, risk: Risk) -> HumanTask[Approval]:
+    return HumanTask(
+        f"Approve {applicant}?",
+        Approval,
+        groups=["underwriters"],
+        users=("grace",),
+        description=risk.level,
+        priority=int(risk.score),
+        due="2d",
+        follow_up=timedelta(days=1),
+        expires="5d",
+        deadline=datetime(2040, 1, 1, tzinfo=UTC),
+        escalate="3d",
+        escalate_to=["managers"],
+    )
+
+
+@loan.human_task(refire="once", writes="seal")
+def seal() -> HumanTask[bool]:
+    return HumanTask("Seal it", bool)
+
+
 loan.binding("inform", capability="letter", when=absent("informed"), on_declined="reroute")
 loan.milestone("assessed", when=present("risk"), sla="2h30m")
 loan.milestone("settled", when=lambda risk, decision: bool(decision and risk), entry=present("risk"))
@@ -192,6 +225,8 @@ loan.goal("hopeless", when=lambda risk: risk.score > 99, failure=True)
 
 
 async def decorators_keep_the_type_of_the_function() -> None:
+    assert_type(approve("Ada", Risk(0.1, "low")), HumanTask[Approval])
+    assert_type(approve("Ada", Risk(0.1, "low")).form, type[Approval])
     assert_type(decide(Risk(0.1, "low"), hurry=False), str)
     assert_type(await investigate("Ada"), Findings)
     async for one in bureau():
@@ -313,6 +348,13 @@ async def work() -> None:
         explained = await case.explain("decide")
         assert_type(explained, list[Explanation])
         assert_type(explained[0].verdict, Verdict)
+        for task in await opened.tasks.list(user="ada", groups=["underwriters"], status=TaskStatus.OPEN):
+            assert_type(task, Task)
+            assert_type(task.due, datetime | None)
+            try:
+                assert_type(await opened.tasks.complete(task.id, Approval(approved=True), by="user:ada"), Task)
+            except AnswerRefusedError as wrong:
+                assert_type(wrong.fields, dict[str, str])
         assert_type(await opened.cases(status=[CaseStatus.COMPLETED]), Sequence[CaseSummary])
         await follow()
 
