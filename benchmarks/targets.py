@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from benchmarks import w1_bus, w2_quiescence, w3_durable, w4_agenda, w5_log, w8_replay
+from benchmarks import w1_bus, w2_quiescence, w3_durable, w4_agenda, w5_log, w6_signals, w8_replay
 from benchmarks.measure import Better, Table
 from benchmarks.report import figure, padded
 
@@ -49,6 +49,10 @@ def _change(peer: str, column: str, hot: bool = False) -> Place:
 
 def _answer(question: str, column: str) -> Place:
     return Place("W5", question, w5_log.ENGINE, column)
+
+
+def _signal(peer: str, column: str) -> Place:
+    return Place("W6", w6_signals.P99, peer, column)
 
 
 MILLION = "1,000,000 events"
@@ -102,6 +106,16 @@ TARGETS: Sequence[Target] = (
             _answer(question, "10,000 events"),
         )
         for question in (w5_log.LAST, w5_log.CHANGES)
+    ),
+    *(
+        Target(
+            f"W6 p99 of a signal to {column}, a strategy of a second against none that waits",
+            1.5,
+            "less",
+            _signal(w6_signals.SLOW, column),
+            _signal(w6_signals.AT_ONCE, column),
+        )
+        for column in w6_signals.COLUMNS
     ),
     Target(
         "W8 SQLite FULL, events/s",

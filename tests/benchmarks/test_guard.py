@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 from functools import partial
+from statistics import median
 from types import FrameType
 
 import pytest
 
-from benchmarks import w1_bus, w2_quiescence, w4_agenda
+from benchmarks import w1_bus, w2_quiescence, w4_agenda, w6_signals
 from benchmarks.__main__ import BENCHMARKS
 from benchmarks.measure import Plan, Run, Skipped, interleaved
 from benchmarks.report import json_of, text_of
@@ -83,6 +84,14 @@ async def test_a_delivery_costs_the_same_however_many_turns_the_bus_has_seen() -
     early = min([(await w1_bus.on(1, few)).cpu_us for _ in range(5)])
     late = min([(await w1_bus.on(1, many)).cpu_us for _ in range(3)])
     assert late / early < 2
+
+
+@pytest.mark.parametrize("column", w6_signals.COLUMNS)
+async def test_a_signal_takes_no_longer_while_a_strategy_thinks(column: str) -> None:
+    keys = [(w6_signals.AT_ONCE, column), (w6_signals.SLOW, column)]
+    took = await w6_signals.latencies(keys, 200)
+    at_once, slow = (median(took[key]) for key in keys)
+    assert slow / at_once < 1.5
 
 
 @pytest.mark.slow
