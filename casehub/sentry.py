@@ -214,7 +214,7 @@ class Not(Sentry):
 
 @dataclass(frozen=True, slots=True)
 class Reached(Sentry):
-    """A milestone of this name is achieved. For the criteria of stages, which are tested in every turn."""
+    """A milestone of this name is achieved. For guards, `done_when` and the criteria of stages."""
 
     milestone: str
 
@@ -293,7 +293,7 @@ def confident(fact: str, least: float) -> Sentry:
 
 
 def reached(milestone: str) -> Sentry:
-    """A sentry that holds once a milestone is achieved; for the criteria of stages."""
+    """A sentry that holds once a milestone is achieved; for guards, `done_when` and the criteria of stages."""
     return Reached(milestone)
 
 

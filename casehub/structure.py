@@ -19,7 +19,7 @@ from casehub.events import Event, TimerId
 from casehub.goals import Goal, GoalExpression, Milestone
 from casehub.policies import Refire
 from casehub.schedule import Schedule
-from casehub.sentry import Present, Sentry
+from casehub.sentry import Present, Sentry, milestones_in
 from casehub.stage import Stage, parents
 from casehub.values import ABSENT, FactType, Plain
 from casehub.wiring import Source, Wires, WiringError
@@ -33,7 +33,7 @@ class Structure:
     """What a definition comes to.
 
     `types`: of every fact it knows; `inputs`: facts that `start` takes, True where they are required; `brought`: facts
-    that may come from outside later; `readers`, `milestones_of`, `goals_of`: from a fact to what reads it;
+    that may come from outside later; `readers`, `milestones_of`, `goals_of`: from a fact to what reads it; `awaiting`: from a milestone to the bindings whose guards test it;
     `stages`: in the order of names; `stage_of`: from a member to its stage; `triggered`: from an event class to the
     bindings that wait for it; `timed`: from a timer to the binding and the schedule that it is for; `asks_people`: whether it has
     human tasks; `hash`: of names, reads, writes, policies and conditions, not of function bodies.
@@ -57,6 +57,7 @@ class Structure:
     readers: dict[str, tuple[Binding, ...]]
     milestones_of: dict[str, tuple[Milestone, ...]]
     goals_of: dict[str, tuple[Goal, ...]]
+    awaiting: dict[str, tuple[Binding, ...]]
     triggered: dict[type[Event], tuple[Binding, ...]]
     triggered_by_signal: dict[str, tuple[Binding, ...]]
     timed: dict[TimerId, tuple[Binding, Schedule]]
@@ -143,6 +144,7 @@ def structure_of(definition: CaseDefinition, execution: type, view: type) -> tup
         readers=_index(named.values(), lambda binding: binding.reads),
         milestones_of=_index(milestones, lambda m: m.when.reads | (frozenset() if m.entry is None else m.entry.reads)),
         goals_of=_index(goals, lambda goal: goal.when.reads),
+        awaiting=_index(named.values(), lambda binding: () if binding.when is None else milestones_in(binding.when)),
         triggered=_index(named.values(), lambda binding: binding.on.events),
         triggered_by_signal=_index(named.values(), lambda binding: binding.on.signals),
         timed={each.timer(b.name): (b, each) for b in named.values() for each in b.on.times},

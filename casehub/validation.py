@@ -308,17 +308,18 @@ def _stages(structure: Structure) -> Iterator[Problem]:
             yield Problem(
                 subject, f"calls {member!r} optional or a companion, which is no member", "name it as a member too"
             )
-        for criterion in (stage.entry, stage.exit):
-            for milestone in () if criterion is None else milestones_in(criterion):
-                if milestone not in structure.milestones:
-                    yield Problem(
-                        subject, f"waits for the milestone {milestone!r}", did_you_mean(milestone, structure.milestones)
-                    )
     for subject, sentry in _sentries(structure):
-        if milestones_in(sentry) and not subject.startswith("stage "):
-            yield Problem(
-                subject, f"tests {sentry}, and only criteria of stages may", "test the facts that the milestone tests"
-            )
+        for milestone in sorted(milestones_in(sentry)):
+            if subject.startswith(("goal ", "milestone ")):  # they are tested when a fact changes
+                yield Problem(
+                    subject,
+                    f"tests {sentry}, and only guards, done_when and criteria of stages may",
+                    "test the facts that the milestone tests",
+                )
+            elif milestone not in structure.milestones:
+                yield Problem(
+                    subject, f"waits for the milestone {milestone!r}", did_you_mean(milestone, structure.milestones)
+                )
     for ring in cycles(structure.stages):
         yield Problem(
             f"stage {ring[0]!r}", f"lies within itself: {' in '.join((*ring, ring[0]))}", "take one out of the other"

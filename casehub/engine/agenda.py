@@ -22,6 +22,7 @@ from casehub.events import (
     ContextChanged,
     DeadLetterRetried,
     Event,
+    MilestoneReached,
     SignalReceived,
     TimerFired,
     WorkerExecutionFinished,
@@ -106,6 +107,10 @@ class Agenda:
         if event.before.active != event.after.active:
             self._dirty.update(self._structure.bindings)
 
+    def _milestone_reached(self, event: MilestoneReached) -> None:
+        for binding in self._structure.awaiting.get(event.milestone, ()):
+            self._dirty[binding.name] = binding
+
     def _signal_received(self, event: SignalReceived) -> None:
         for signal in event.signals:
             for binding in self._structure.triggered_by_signal.get(signal, ()):
@@ -147,6 +152,7 @@ OBSERVERS: Mapping[type[Event], Observer] = {
     ContextChanged: Agenda._context_changed,
     WorkerScheduled: Agenda._scheduled,
     SignalReceived: Agenda._signal_received,
+    MilestoneReached: Agenda._milestone_reached,
     TimerFired: Agenda._timer_fired,
     DeadLetterRetried: Agenda._settled,
     **dict.fromkeys(subtypes(WorkerExecutionFinished), Agenda._settled),

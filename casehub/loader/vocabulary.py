@@ -191,7 +191,7 @@ SECTIONS: Final[Mapping[str, Mapping[str, Key]]] = {
     "condition": {
         "present": Key(Takes.NAMES, "These facts are there."),
         "absent": Key(Takes.NAMES, "None of these facts is there."),
-        "reached": Key(Takes.NAMES, "These milestones are achieved; for the criteria of stages."),
+        "reached": Key(Takes.NAMES, "These milestones are achieved; for guards, done_when and the criteria of stages."),
         "all": Key(Takes.CONDITIONS, "All of these conditions hold."),
         "any": Key(Takes.CONDITIONS, "One of these conditions holds."),
         "not": Key(Takes.CONDITION, "This condition does not hold."),

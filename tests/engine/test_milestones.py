@@ -8,6 +8,8 @@ import pytest
 
 from casehub import (
     CaseDefinition,
+    CaseStatus,
+    DefinitionError,
     MilestoneActivated,
     MilestoneReached,
     MilestoneSlaViolated,
@@ -17,7 +19,11 @@ from casehub import (
     TimerSet,
     absent,
     present,
+    reached,
 )
+from casehub.explanation import Verdict
+from casehub.sentry import Sentry
+from casehub.validation import build
 from tests.engine.core import NOON, Core, names, of
 
 
@@ -166,6 +172,53 @@ def test_a_predicate_over_two_facts_is_tested_when_either_changes() -> None:
     assert core.count(MilestoneReached) == 0
     core.signal(price=5)
     assert core.count(MilestoneReached) == 1
+
+
+@pytest.mark.parametrize("guard", [reached("ready"), present("a") & reached("ready"), ~~reached("ready")], ids=str)
+def test_a_guard_may_wait_for_a_milestone(guard: Sentry) -> None:
+    d = CaseDefinition("d", signals=["phase", "other"], done_when=reached("ready") & present("b"))
+
+    @d.worker(writes="b", when=guard)
+    async def work(a: int) -> int:
+        return a
+
+    d.milestone("ready", present("phase"))
+    core = Core(d)
+    core.start(a=1)
+    core.signal(other=1)
+    assert core.why("work").verdict is Verdict.GUARD_FALSE
+    core.signal(phase=1)
+    core.reload()
+    assert core.run() == ["work"]
+    assert core.status is CaseStatus.COMPLETED
+
+
+def test_a_guard_may_hold_until_a_milestone_is_reached() -> None:
+    d = CaseDefinition("d", signals=["phase", "a"])
+
+    @d.worker(writes="b", when=~reached("ready"))
+    async def work(a: int) -> int:
+        return a
+
+    d.milestone("ready", present("phase"))
+    core = Core(d)
+    core.start()
+    core.signal(a=1)
+    assert core.run() == ["work"]
+    core.signal(a=2, phase=1)
+    assert core.run() == []
+
+
+def test_a_guard_that_waits_for_a_milestone_that_is_none_is_refused() -> None:
+    d = CaseDefinition("d", goal="b")
+
+    @d.worker(writes="b", when=reached("raedy"))
+    async def work(a: int) -> int:
+        return a
+
+    d.milestone("ready", present("b"))
+    with pytest.raises(DefinitionError, match="binding 'work': waits for the milestone 'raedy'; did you mean 'ready'"):
+        build(d)
 
 
 @pytest.mark.parametrize("part", ["when", "entry"])
