@@ -242,6 +242,11 @@ class RemoteCase:
         told = await self._ask("explain", binding=binding)
         return [Explanation(each["binding"], Verdict(each["verdict"]), each["text"], each["facts"]) for each in told]
 
+    async def plan(self) -> Mapping[str, Any] | None:
+        """The plan as plain values."""
+        found: Mapping[str, Any] | None = await self._ask("plan")
+        return found
+
     async def completed(self, timeout: Duration | None = None, *, wait_through_stall: bool = False) -> None:
         await self._ask("completed", timeout=_text(timeout), wait_through_stall=wait_through_stall)
 

@@ -61,6 +61,7 @@ class Verbs:
                 "explain",
                 "info",
                 "kill",
+                "plan",
                 "quiescent",
                 "resume",
                 "retry_letter",
@@ -104,6 +105,10 @@ class Verbs:
             {"binding": each.binding, "verdict": each.verdict, "text": each.text, "facts": dict(each.facts)}
             for each in await self._hub.case(case).explain(binding)
         ]
+
+    async def plan(self, case: str) -> Mapping[str, Any] | None:
+        plan = await self._hub.case(case).plan()
+        return None if plan is None else asdict(plan)
 
     async def completed(self, case: str, timeout: str | None = None, wait_through_stall: bool = False) -> None:
         await self._hub.case(case).completed(timeout, wait_through_stall=wait_through_stall)

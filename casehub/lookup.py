@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from casehub.definition import CaseDefinition
 from casehub.errors import MissingExtraError, SettingsError, did_you_mean
-from casehub.spi import CaseStore, Clock
+from casehub.spi import CaseStore, Clock, LoopControl
 
 _STORES = {
     "memory": ("casehub.adapters.memory", "MemoryStore", ""),
@@ -68,6 +68,17 @@ def load_extensions() -> None:
     """
     for entry in importlib.metadata.entry_points(group="casehub.extensions"):
         importlib.import_module(entry.value)
+
+
+def planning(strategy: Any = None) -> LoopControl:
+    """The loop control of an installed extension that asks planning strategies, under the entry point `casehub.planning`.
+
+    Without a strategy it is one to look at plans with. Raises `SettingsError` for what is no strategy, and where no
+    extension plans.
+    """
+    for entry in importlib.metadata.entry_points(group="casehub.planning"):
+        return entry.load()(strategy)  # type: ignore[no-any-return]  # looked up by name
+    raise SettingsError("no installed extension plans; install casehub again, which brings blackboard_ext")
 
 
 def clock_of(name: str) -> Clock:

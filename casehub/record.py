@@ -8,12 +8,14 @@ from dataclasses import dataclass
 
 from casehub.case import FactHistory
 from casehub.context import CaseContext
+from casehub.decision import Decision, decisions_of
 from casehub.engine.live import restore
 from casehub.errors import CaseNotFoundError, UnknownNameError, did_you_mean
 from casehub.events import CaseId, Event
 from casehub.explanation import Explanation
+from casehub.plan import PlanView
 from casehub.query import CaseLog
-from casehub.spi import CaseStore, LoopControl
+from casehub.spi import CaseStore, LoopControl, WorksStages
 from casehub.state import CaseState, fold
 from casehub.structure import Structure
 
@@ -43,6 +45,25 @@ class CaseRecord:
                 f"case {self.id!r} never had a fact {name!r}; {did_you_mean(name, self.state.facts)}"
             )
         return FactHistory(self, name)
+
+    def decisions(self) -> list[Decision]:
+        """What each deliberation was about and came to, oldest first."""
+        return decisions_of(self.events)
+
+    def plan(self, loop: LoopControl, structure: Structure | None = None) -> PlanView | None:
+        """What a loop control plans, as the log tells; None where the log tells of no plan.
+
+        Without the structure, stages that nothing has happened to are not known, nor which stage lies in which.
+        """
+        if structure is not None and isinstance(loop, WorksStages):
+            loop = loop.over(structure)
+        state = CaseState(self.id, control=loop.initial())
+        for event in self.events:
+            state.apply(event)
+            if type(event) in loop.handles:
+                state.control = loop.apply(state.control, event)
+        planned = bool(state.deliberation) or state.control != loop.initial()
+        return loop.view(state) if planned else None
 
     def explain(self, structure: Structure, loop: LoopControl, binding: str | None = None) -> list[Explanation]:
         """Why a binding, or each, would or would not fire now. Raises `UnknownNameError` for a binding that is none."""

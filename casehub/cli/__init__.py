@@ -97,6 +97,24 @@ case.command(
     sort_key=6,
 )
 case.command(
+    "casehub.cli.planning:plan_app",
+    name="plan",
+    help="Show the plan of a case: focus, stages, milestones, notes, what is pending, runs, and ran.",
+    sort_key=6,
+)
+case.command(
+    "casehub.cli.planning:agenda_app",
+    name="agenda",
+    help="Show what a case may do next: pending items, highest priority first, then oldest.",
+    sort_key=6,
+)
+case.command(
+    "casehub.cli.deciding:decisions_app",
+    name="decisions",
+    help="Show what was eligible, chosen and dropped in each decision of a case, and why.",
+    sort_key=6,
+)
+case.command(
     "casehub.cli.verbs:suspend_app",
     name="suspend",
     help="Hold a case: nothing new starts until it is resumed.",
@@ -160,6 +178,13 @@ if is_there("casehub.cli.logs"):
         sort_key=2,
     )
     app.command("casehub.cli.logs:replay_app", name="replay-log", help="Feed a real event log into cases.", sort_key=4)
+
+app.command(
+    "casehub.cli.deciding:replay_app",
+    name="replay",
+    help="Put the decisions of a case to another strategy, as they were put to its own.",
+    sort_key=4,
+)
 
 app.register_install_completion_command(help="Install shell completion for casehub.")
 

@@ -10,10 +10,12 @@ from typing import Any, Protocol, runtime_checkable
 
 from casehub.cli.loops import loops_named
 from casehub.definition import CaseDefinition
-from casehub.errors import SettingsError
+from casehub.errors import SettingsError, UnknownNameError, did_you_mean
 from casehub.hub import CaseHub
 from casehub.lookup import load_definition, object_of, store_of
 from casehub.spi import Volatile
+from casehub.structure import Structure
+from casehub.validation import build
 
 
 @runtime_checkable
@@ -92,6 +94,16 @@ def hub_of(
     if not resume:
         found.resumes = False
     return found
+
+
+def structure_of(reference: str, case: str, definition: str, allow_code: Sequence[str] = ()) -> Structure:
+    """The structure of a case's definition, which APP has. Raises `UnknownNameError` where it lacks it."""
+    found = {each.name: each for each in definitions_of(reference, allow_code)}
+    if definition not in found:
+        raise UnknownNameError(
+            f"case {case!r} is of definition {definition!r}, which {reference} lacks; {did_you_mean(definition, found)}"
+        )
+    return build(found[definition])
 
 
 def _described(found: Any) -> str:

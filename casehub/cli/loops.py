@@ -1,4 +1,4 @@
-"""Loop controls as settings name them: `module:factory` for all definitions, `name=module:factory` for one."""
+"""Loop controls as settings name them: `module:factory` for all definitions, `name=module:factory` for one; strategies."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 from typing import Any, Final
 
 from casehub.errors import SettingsError, did_you_mean
-from casehub.lookup import object_of
+from casehub.lookup import object_of, planning
 from casehub.loops import Loops
 from casehub.spi import LoopControl
 
@@ -43,20 +43,41 @@ def _named(setting: str) -> Iterator[tuple[str, str]]:
 
 def loop_of(reference: str) -> LoopControl:
     """The loop control that `module:factory` makes, or is. Raises `SettingsError` for what is none."""
-    found = object_of(reference)
-    if isinstance(found, type) or (callable(found) and not callable(getattr(found, "select", None))):
-        try:
-            found = found()
-        except Exception as error:
-            raise SettingsError(
-                f"--loop {reference}: making it raised {type(error).__name__}: {error}; "
-                "name something that takes no arguments and gives a loop control"
-            ) from error
+    found = _made(reference, "--loop", "a loop control")
     missing = [name for name in _VERBS if not hasattr(found, name)]
     if missing:
         raise SettingsError(f"--loop {reference}: {_described(found, missing)}")
     control: LoopControl = found
     return control
+
+
+def strategy_of(reference: str) -> LoopControl:
+    """The loop control that asks the strategy that `module:Class` makes, or is; a loop control is taken as it is.
+
+    Raises `SettingsError` for what is neither.
+    """
+    found = _made(reference, "--strategy", "a planning strategy")
+    if all(hasattr(found, name) for name in _VERBS):
+        control: LoopControl = found
+        return control
+    try:
+        return planning(found)
+    except SettingsError as error:
+        raise SettingsError(f"--strategy {reference}: {error}") from None
+
+
+def _made(reference: str, option: str, what: str) -> Any:
+    """What a reference names, or what that gives when it is called."""
+    found = object_of(reference)
+    if not isinstance(found, type) and (callable(getattr(found, "select", None)) or not callable(found)):
+        return found
+    try:
+        return found()
+    except Exception as error:
+        raise SettingsError(
+            f"{option} {reference}: making it raised {type(error).__name__}: {error}; "
+            f"name something that takes no arguments and gives {what}"
+        ) from error
 
 
 def _described(found: Any, missing: list[str]) -> str:

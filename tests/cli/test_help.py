@@ -17,8 +17,10 @@ from tests.cli.program import Program
 COMMANDS = {
     "up",
     "doctor",
+    "replay",
     *(f"case {name}" for name in (
-        "start", "list", "show", "watch", "signal", "facts", "explain", "suspend", "resume", "stage", "cancel", "kill"
+        "start", "list", "show", "watch", "signal", "facts", "explain", "plan", "agenda", "decisions", "suspend",
+        "resume", "stage", "cancel", "kill"
     )),
     "events list",
     "events tail",
