@@ -9,7 +9,8 @@ from typing import Annotated, Any, Literal
 from cyclopts import App, Parameter
 from pydantic_core import to_json
 
-from casehub.cli.application import definitions_of, is_file, loop_of
+from casehub.cli.application import definitions_of, is_file
+from casehub.cli.loops import loop_of
 from casehub.cli.options import Common, Loading, Session
 from casehub.cli.text import compact
 from casehub.diagram import diagram_of
