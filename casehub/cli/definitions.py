@@ -10,7 +10,7 @@ from cyclopts import App, Parameter
 from pydantic_core import to_json
 
 from casehub.cli.application import definitions_of, is_file
-from casehub.cli.loops import loop_of
+from casehub.cli.loops import loops_named
 from casehub.cli.options import Common, Loading, Session
 from casehub.cli.text import compact
 from casehub.diagram import diagram_of
@@ -239,7 +239,8 @@ async def rehearse(
         if is_file(app):
             app = str(Path(file).parent / app)
         structure = _structure(session, app, rehearsal.only or None)
-        control = loop_of(session.settings.loop) if session.settings.loop else None
+        names = [each.name for each in definitions_of(app, session.allow_code)]
+        control = loops_named(session.settings.loop, names)
         items += [
             {
                 "file": file,

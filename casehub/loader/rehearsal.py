@@ -20,7 +20,7 @@ from casehub.loader.document import Mapping, Node, Sequence
 from casehub.loader.mistakes import Mistakes, Place, instead
 from casehub.loader.sections import Section, SectionReader
 from casehub.loader.vocabulary import Key, Takes
-from casehub.spi import LoopControl
+from casehub.loops import Loops
 from casehub.structure import Structure
 from casehub.testing.kit import CaseTestKit
 from casehub.testing.scripts import repeat
@@ -126,7 +126,7 @@ class Rehearsal:
         self._sections.expected(node, f"{section.subject}.{key}", _FACTS)
         return {}
 
-    async def play(self, definition: CaseDefinition, loop: LoopControl | None = None) -> list[Rehearsed]:
+    async def play(self, definition: CaseDefinition, loop: Loops | None = None) -> list[Rehearsed]:
         """Play all cases, each in a hub of its own on a clock of its own. Raises `DefinitionError` for mistakes."""
         structure = build(definition)
         scripts = [self._scripts(case, structure) for case in self._cases]
@@ -140,7 +140,7 @@ class Rehearsal:
         ]
 
     async def _played(
-        self, case: _Case, answers: Mapped[str, list[Any]], definition: CaseDefinition, loop: LoopControl | None
+        self, case: _Case, answers: Mapped[str, list[Any]], definition: CaseDefinition, loop: Loops | None
     ) -> Rehearsed:
         found = Rehearsed(case.name)
         try:
