@@ -25,7 +25,6 @@ from casehub.spi import Answer, CaseView, Selection
 try:
     from pydantic_ai import Agent, ModelRetry, RunContext
     from pydantic_ai.models import Model
-    from pydantic_ai.usage import UsageLimits
 except ModuleNotFoundError:
     raise MissingExtraError(f"{__name__} needs the extra \"llm\": pip install 'casehub[llm]'") from None
 
@@ -84,7 +83,6 @@ class LanguageModel:
         self._facts = facts
         self._size = size
         self._seconds = duration(timeout).total_seconds()
-        self._limits = UsageLimits(request_limit=attempts)
 
     async def select(self, plan: CasePlanModel, case: CaseView, eligible: Sequence[Binding]) -> Answer:
         if not eligible:
@@ -93,7 +91,7 @@ class LanguageModel:
         asked = Asked([binding.name for binding in eligible], bool(case.in_flight))
         try:
             async with asyncio.timeout(self._seconds):
-                run = await self._agent.run(prompt, deps=asked, usage_limits=self._limits)
+                run = await self._agent.run(prompt, deps=asked)
         except Exception as error:
             why = f"the language model did not decide ({said(error)})"
             plan.note(NOTE, why)

@@ -159,6 +159,13 @@ async def test_what_a_failed_first_wrote_is_discarded_and_what_a_good_one_wrote_
     assert {event.key for event in of(good, NoteWritten)} == {"first"}
 
 
+async def test_a_long_complaint_is_cut_short() -> None:
+    decision = of(await decisions(fallback(Saying(ValueError("no " * 1_000)), CheapestFirst())), DeliberationFinished)[
+        0
+    ]
+    assert len(decision.rationale) < 400
+
+
 async def test_both_failing_is_a_failed_deliberation() -> None:
     log = await decisions(fallback(Saying(ValueError("one")), Saying(ValueError("two"))))
     assert of(log, DeliberationFailed)[0].message == "two"

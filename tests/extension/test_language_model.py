@@ -184,6 +184,21 @@ async def test_it_is_shown_what_is_eligible_and_the_facts_newest_first() -> None
     assert scripted.instructions.endswith("Be quick.")
 
 
+async def test_it_is_shown_what_runs_and_what_has_ended() -> None:
+    d = loan()
+    scripted = Scripted(choice("score"), choice("write"))
+    async with CaseTestKit(d, loop=PlanningStrategyLoopControl(LanguageModel(scripted.model))) as kit:
+        await kit.start(d, applicant="Ada")
+        await kit.settle()
+    assert scripted.shown[1].splitlines()[2:] == [
+        "Running: nothing",
+        "Ended, oldest first: score COMPLETED",
+        "Facts, newest first:",
+        "- score = 1 (by worker:score)",
+        '- applicant = "Ada" (by user)',
+    ]
+
+
 async def test_it_is_shown_only_the_facts_it_may_see() -> None:
     scripted = Scripted(choice("score"))
     await first(LanguageModel(scripted.model, facts=[]))

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from blackboard_ext import CasePlanModel, PlanningStrategy, PlanningStrategyLoopControl
-from blackboard_ext.strategies import UCB1, BestObservedOutcome, ThompsonSampling
+from blackboard_ext.strategies import UCB1, BestObservedOutcome, LeastRecentlyFailed, ThompsonSampling
 from blackboard_ext.strategies.rivals import rivals
+from blackboard_ext.testing import assert_same_decisions
 from casehub import (
     Binding,
     CaseDefinition,
@@ -23,6 +24,7 @@ from casehub import (
     DeliberationStarted,
     Event,
     Permanent,
+    Retry,
     SettingsError,
     WorkerExecutionCompleted,
     WorkerScheduled,
@@ -192,6 +194,47 @@ def broken() -> CaseDefinition:
     return d
 
 
+@pytest.mark.parametrize(
+    "strategy", [UCB1(), BestObservedOutcome(), LeastRecentlyFailed()], ids=lambda s: type(s).__name__
+)
+async def test_a_run_that_expires_has_failed(strategy: Any) -> None:
+    d = CaseDefinition("late", goal="done")
+
+    @d.worker(writes="done", when=absent("done"), timeout="1s", retry=Retry(1))
+    async def bad(number: int) -> int:
+        await asyncio.Event().wait()
+        return number
+
+    @d.worker(writes="done", when=absent("done"))
+    async def good(number: int) -> int:
+        return number
+
+    assert (await tried(d, strategy, range(8))).count("bad") < 3
+
+
+async def test_draws_differ_from_one_decision_of_a_case_to_the_next() -> None:
+    d = CaseDefinition("d", goal="never", signals=["x", "never"])
+
+    @d.worker(writes="done")
+    async def one(x: int) -> int:
+        return x
+
+    @d.worker(writes="done")
+    async def two(x: int) -> int:
+        return -x
+
+    firsts: set[str] = set()
+    async with CaseTestKit(d, loop=control(ThompsonSampling(since="1s"))) as kit:
+        case = await kit.start(d, x=0)
+        for x in range(1, 10):
+            await kit.advance("1m")  # what happened before is forgotten
+            before = len(kit.events(case, WorkerScheduled))
+            await case.signal(x=x)
+            await kit.settle()
+            firsts.add(kit.events(case, WorkerScheduled)[before].binding)
+    assert firsts == {"one", "two"}
+
+
 async def test_the_seed_decides_what_thompson_sampling_tries() -> None:
     runs = [await tried(broken(), ThompsonSampling(seed), range(12)) for seed in (1, 1, 2)]
     assert runs[0] == runs[1] != runs[2]
@@ -305,6 +348,25 @@ async def test_a_past_decision_asked_again_as_of_its_position_is_the_same(name: 
         for plan, view, eligible, chosen in asked:
             again = await LEARNING[name]().select(plan, view, eligible)
             assert [binding.name for binding in again] == chosen
+
+
+@pytest.mark.parametrize("name", LEARNING)
+async def test_a_replay_of_the_decisions_of_past_cases_finds_no_difference(name: str) -> None:
+    d = translation()
+    async with CaseTestKit(d, loop=control(LEARNING[name]())) as kit:
+        cases = [await kit.start(d, number=number) for number in range(20)]
+        await kit.settle()
+        for case in cases:
+            await assert_same_decisions(case, LEARNING[name]())
+
+
+async def test_a_replay_with_another_seed_finds_a_difference() -> None:
+    d = translation()
+    async with CaseTestKit(d, loop=control(ThompsonSampling(seed=1))) as kit:
+        cases = [await kit.start(d, number=number) for number in range(20)]
+        await kit.settle()
+        other = control(ThompsonSampling(seed=2))
+        assert any([(await case.replay_decisions(other)).difference for case in cases])
 
 
 async def test_the_version_that_draws_depend_on_is_that_of_the_deliberation() -> None:

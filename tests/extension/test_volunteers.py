@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -96,6 +97,16 @@ async def test_a_patient_one_waits_for_a_bid_that_an_impatient_one_has_not() -> 
     bids = {"files": slow, "web": offers(1)}
     assert (await asked(Volunteers(bids, timeout="5ms")))[0] == ("web",)
     assert (await asked(Volunteers(bids, timeout="5s")))[0] == ("files",)
+
+
+async def test_a_bid_that_comes_after_it_was_called_off_is_late() -> None:
+    async def stubborn(case: CaseView) -> float:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+        return 9
+
+    chosen, _, note = await asked(Volunteers({"files": stubborn, "web": offers(1)}, timeout="10ms"))
+    assert (chosen, note["bids"]) == (("web",), {"web": 1})
 
 
 async def test_all_are_asked_at_once() -> None:
