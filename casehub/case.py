@@ -32,7 +32,7 @@ from casehub.query import CaseLog
 from casehub.spi import LoopControl, Turn
 from casehub.state import CaseState
 from casehub.structure import Structure
-from casehub.values import ABSENT, Confident, Plain, apart, snake_case
+from casehub.values import ABSENT, Plain, apart, snake_case
 
 T = TypeVar("T")
 Wait = Literal["turn", "first_wave", "quiescent"]
@@ -358,7 +358,7 @@ def _signalled(structure: Structure, what: Any, facts: Mapping[str, Any]) -> Wri
     """What a signal writes: the facts that it brings, made plain, and the signals that it is."""
     brought: dict[str, Any] = dict(facts)
     bare: tuple[str, ...] = ()
-    kind_of_it: type[Any] = (what.value if isinstance(what, Confident) else what).__class__
+    kind_of_it: type[Any] = apart({"": what})[0][""].__class__
     if isinstance(what, str):
         bare = (what,)
         if what not in structure.brought:

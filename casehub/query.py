@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from operator import attrgetter
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar, cast
 
 from casehub.durations import Duration, duration
 from casehub.errors import SettingsError
@@ -334,10 +334,8 @@ def _sure_enough(query: EventQuery, confidence: float | None) -> bool:
 
 def confidence_of(event: Event) -> float | None:
     """The lowest confidence that an event carries, 0 to 1; None where it carries none."""
-    found: object = (
-        event.body.get("confidence") if isinstance(event, UnknownEvent) else getattr(event, "confidence", None)
-    )
-    given: Iterable[object] = found.values() if isinstance(found, Mapping) else (found,)
+    found: Any = event.body.get("confidence") if isinstance(event, UnknownEvent) else getattr(event, "confidence", None)
+    given = cast("Mapping[str, object]", found).values() if isinstance(found, Mapping) else (found,)
     return min((float(each) for each in given if isinstance(each, float | int)), default=None)
 
 
