@@ -21,6 +21,8 @@ E = TypeVar("E", bound=Event)
 Across = Literal["case", "definition", "all"]
 By = Literal["binding", "worker", "name", "case", "definition", "by"]
 
+SLACK = 100
+"""Cases that may move between two questions of `cases_as_of`."""
 PAGE = 1_000
 """Events that `CaseLog.tail` asks for at a time."""
 MAX_EVENTS = 100_000
@@ -273,8 +275,9 @@ async def cases_as_of(log: EventLog, query: CaseQuery, upto: int) -> Sequence[Ca
     later = EventQuery(
         types=concrete((CaseStatusChanged,)), tenant=query.tenant, definition=query.definition, after=upto
     )
-    moved = await log.count(later, by="case")
-    rows = await log.cases(replace(query, limit=query.limit + len(moved)))
+    more = len(await log.count(later, by="case")) + SLACK
+    rows = await log.cases(replace(query, limit=query.limit + more))
+    moved = await log.count(later, by="case")  # asked after the rows, so that what moves meanwhile is in it
     found = [row for row in rows if row.first <= upto and not (query.statuses and row.case in moved)]
     for case in moved if query.statuses else ():  # in another status now, or not yet started then
         row = await _case_as_of(log, CaseId(case), query.tenant, upto)

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
-from blackboard_ext import CasePlanModel, PlanningStrategyLoopControl
-from blackboard_ext.strategies import EverythingEligible, LeastRecentlyFailed, OneAtATime
+from blackboard_ext import CasePlanModel, PlanningStrategy, PlanningStrategyLoopControl
+from blackboard_ext.strategies import (
+    UCB1,
+    BestObservedOutcome,
+    CheapestFirst,
+    EverythingEligible,
+    FirstReady,
+    HighestPriority,
+    LeastRecentlyFailed,
+    OneAtATime,
+    ThompsonSampling,
+)
 from blackboard_ext.testing import assert_same_decisions
 from casehub import (
     Binding,
@@ -78,6 +88,74 @@ async def test_the_same_strategy_takes_every_decision_again() -> None:
         assert (replay.compared, replay.skipped) == (len(await case.decisions()), 0)
         assert replay.compared > 2
         await assert_same_decisions(case, OneAtATime())
+
+
+def rival_steps() -> CaseDefinition:
+    """Two ways to one fact, one of which fails, and a step behind it."""
+    d = CaseDefinition("rival-steps", goal="c")
+
+    @d.worker(writes="a", cost=2)
+    async def flaky(x: int) -> int:
+        raise Permanent("out of order")
+
+    @d.worker(writes="a", priority=1)
+    async def steady(x: int) -> int:
+        return x
+
+    @d.worker(writes="c")
+    async def last(a: int) -> int:
+        return a
+
+    return d
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        EverythingEligible,
+        OneAtATime,
+        FirstReady,
+        HighestPriority,
+        CheapestFirst,
+        LeastRecentlyFailed,
+        BestObservedOutcome,
+        ThompsonSampling,
+        UCB1,
+    ],
+)
+async def test_a_ready_strategy_takes_its_own_decisions_again_when_it_knows_more(
+    make: Callable[[], PlanningStrategy], tmp_path: Path
+) -> None:
+    d = rival_steps()
+    loop = PlanningStrategyLoopControl(make())
+    async with CaseHub(d, loop=loop, store=f"sqlite:///{tmp_path}/cases.db") as hub:
+        cases = [await hub.start(d, x=number) for number in range(6)]
+        for case in cases:
+            await case.completed(wait_through_stall=True, timeout="20s")
+        for case in cases:
+            await assert_same_decisions(case, make())
+
+
+async def test_a_decision_about_a_stall_is_put_as_one() -> None:
+    class Reluctant:
+        def __init__(self) -> None:
+            self.reasons: list[tuple[str, ...]] = []
+
+        async def select(self, plan: CasePlanModel, case: CaseView, eligible: Sequence[Binding]) -> Answer:
+            return ()
+
+        async def stalled(self, plan: CasePlanModel, case: CaseView, eligible: Sequence[Binding]) -> Answer:
+            self.reasons.append(plan.stalled)
+            return eligible
+
+    d, live, again = steps(), Reluctant(), Reluctant()
+    async with CaseTestKit(d, loop=PlanningStrategyLoopControl(live)) as kit:
+        case = await kit.start(d, x=1)
+        await case.completed()
+        await assert_same_decisions(case, again)
+        assert again.reasons == live.reasons
+        assert [each.stalled for each in await case.decisions() if each.stalled] == live.reasons
+        assert live.reasons
 
 
 async def test_the_first_difference_is_shown_and_nothing_is_asked_behind_it() -> None:

@@ -35,6 +35,8 @@ from casehub import (
     ChoreographyLoopControl,
     Confident,
     ContextChanged,
+    Decision,
+    DecisionReplay,
     Declined,
     Defer,
     Event,
@@ -345,6 +347,9 @@ async def work() -> None:
         assert_type(await case.log.query(ContextChanged, events=5), Sequence[ContextChanged])
         assert_type(await case.facts("decision").history(), list[Fact])
         assert_type(await case.facts("decision").why(), list[Event])
+        assert_type(await case.plan(), PlanView | None)
+        assert_type(await case.decisions(), Sequence[Decision])
+        assert_type(await case.replay_decisions(FromScratch()), DecisionReplay)
         explained = await case.explain("decide")
         assert_type(explained, list[Explanation])
         assert_type(explained[0].verdict, Verdict)
