@@ -16,6 +16,8 @@ from datetime import UTC, datetime
 from heapq import heappop, heappush
 from typing import Final
 
+import anyio
+
 from casehub.activities import recorded
 from casehub.adapters.clock import SystemClock
 from casehub.binding import Binding
@@ -218,7 +220,7 @@ class Feed:
         self._sent += 1
         self._hub.runtime.spawn(self._deliver, sent)
 
-    async def _deliver(self, sent: _Sent) -> None:
+    async def _deliver(self, _: anyio.CancelScope, sent: _Sent) -> None:
         try:
             await take_together([entry for _, _, entry in sent], self._hub.runtime, _ready)
         except Exception as error:  # of a store that cannot go on: the feed ends with it
@@ -291,7 +293,7 @@ class Feed:
             else:
                 self._free(lane)
 
-    async def _settle(self, lane: _Lane, pump: Pump) -> None:
+    async def _settle(self, _: anyio.CancelScope, lane: _Lane, pump: Pump) -> None:
         """Wait until what really runs in a case has come to its end."""
         await pump.until(settled)
         await pump.committed()

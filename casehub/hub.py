@@ -137,7 +137,6 @@ class CaseHub:
                 executor=self._executor,
                 spawn=TaskPool(group).spawn,
                 chance=self._chance,
-                scopes=type(anyio.CancelScope()),
                 resources=resources,
             )
             residents = Residents(

@@ -337,6 +337,31 @@ async def test_an_expired_attempt_is_tried_again_and_each_has_its_full_time() ->
         assert times == [0, 40, 80]
 
 
+async def test_a_case_goes_on_after_a_lone_worker_was_called_off_with_a_store_that_takes_its_time() -> None:
+    clock = VirtualClock()
+    store = Kept()
+    store.before = lambda turns: asyncio.sleep(0)
+    calls = 0
+
+    async def work(a: int) -> int:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            await asyncio.sleep(3_600)
+        return a
+
+    d = one(work, timeout="30s", retry=Retry(2, wait="1s", jitter=False))
+    async with CaseHub(d, store=store, clock=clock) as hub:
+        case = await hub.start(d, a=1)
+        await idle()
+        clock.move("30s")
+        await idle()
+        clock.move("1s")
+        await idle()
+        async with asyncio.timeout(5):
+            assert (await case.completed())["done"] == 1
+
+
 async def test_the_deadline_is_told_and_moves_with_each_heartbeat() -> None:
     kits: list[CaseTestKit] = []
     seen: list[float | None] = []

@@ -89,12 +89,10 @@ class Attempt:
         if self._scope is not None:
             self._scope.cancel()
 
-    async def run(
-        self, executor: Executor, resources: Mapping[str, Any], scopes: type[anyio.CancelScope]
-    ) -> Returned | None:
+    async def run(self, executor: Executor, resources: Mapping[str, Any], scope: anyio.CancelScope) -> Returned | None:
         """Run the worker and say what came of it; None when it was called off.
 
-        `scopes`: the class of cancel scopes of the running backend.
+        `scope`: the running task's; it is cancelled when the attempt is, and then nothing may be awaited after this.
         """
         limit, view = self.binding.policy.timeout, self._view
         execution = None
@@ -103,27 +101,27 @@ class Attempt:
         result = Returned(activation=self.id, attempt=self.number)
         if not self.wanted():
             return None
-        self._scope = scopes()
+        self._scope = scope
         try:
-            with self._scope:
-                if limit is not None:
-                    seconds = limit.total_seconds()
-                    self._alarm = self._wheel.alarm(seconds, self._expire)
-                    if execution is not None:
-                        execution.deadline = self._alarm.at
-                        execution.beat = partial(self._beat, execution, seconds)
-                result.value = await executor.run(
-                    self.worker.function, self._arguments(resources, execution), is_async=self.worker.is_async
-                )
+            if limit is not None:
+                seconds = limit.total_seconds()
+                self._alarm = self._wheel.alarm(seconds, self._expire)
+                if execution is not None:
+                    execution.deadline = self._alarm.at
+                    execution.beat = partial(self._beat, execution, seconds)
+            result.value = await executor.run(
+                self.worker.function, self._arguments(resources, execution), is_async=self.worker.is_async
+            )
         except asyncio.CancelledError as error:
             # A cancellation that neither this scope nor the hub asked for comes from the worker itself: a failure of it.
             task = asyncio.current_task()
-            if task is None or task.cancelling():
+            if not scope.cancel_called and (task is None or task.cancelling()):
                 raise
             result.error = RuntimeError(f"the worker was cancelled from within: {error or 'CancelledError'}")
         except Exception as error:
             result.error = error
         finally:
+            self._scope = None
             if self._alarm is not None:
                 self._alarm.cancel()
         if not self.wanted():

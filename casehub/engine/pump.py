@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeVar
 
+import anyio
 import structlog
 
 from casehub.engine.deliberation import Asking
@@ -187,18 +188,21 @@ class Pump:
         self.runtime.pumping -= 1
         self._waiters.wake()
 
-    async def _pump(self, begun: Sequence[Work] = ()) -> None:
+    async def _pump(self, scope: anyio.CancelScope, begun: Sequence[Work] = ()) -> None:
         self._lap = time.perf_counter()
         work = await self._rounds([*begun])
         while work:
             self._give_role_up()
-            result = await self._work(work[0])
+            result = await self._work(work[0], scope)
             if result is not None:
                 result.at = self.runtime.clock.now()
                 self.inbox.append(Ticket(result))
             if self.pumping:
                 return  # somebody else has taken the role, and takes the result
             self.take_role()
+            if scope.cancel_called:
+                self.leave_role(())  # the worker was called off, and its task ends with it
+                return
             work = await self._rounds([])
         self._give_role_up()
         self._idle(self)
@@ -307,21 +311,21 @@ class Pump:
 
     # ---- work
 
-    async def _work_apart(self, work: Work) -> None:
-        result = await self._work(work)
+    async def _work_apart(self, scope: anyio.CancelScope, work: Work) -> None:
+        result = await self._work(work, scope)
         if result is not None:
             self.post(result)
         elif not self.pumping:
             self._idle(self)
 
-    async def _work(self, work: Work) -> Input | None:
+    async def _work(self, work: Work, scope: anyio.CancelScope) -> Input | None:
         self.runtime.working += 1
         try:
             if isinstance(work, Asking):
                 return await self._ask(work)
             resources = self.runtime.resources.get(self.live.structure.name, {})
             try:
-                return await work.run(self.runtime.executor, resources, self.runtime.scopes)
+                return await work.run(self.runtime.executor, resources, scope)
             finally:
                 if self.attempts.get(work.id) is work:
                     del self.attempts[work.id]

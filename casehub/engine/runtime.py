@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import anyio
 import structlog
 
 from casehub.bus import Bus
@@ -26,8 +25,7 @@ class Runtime:
     """What the pumps of one hub share. `spawn` runs a job in a task of the hub's group.
 
     `resources`: by definition and name; `pumping`, `working`: how many pumps hold their role, how many attempts and
-    deliberations run; `scopes`: the backend's class of cancel scopes, which anyio would look up for each attempt;
-    `draining`: nothing new is started; `closed`: nothing runs any more; the rest are counts for metrics.
+    deliberations run; `draining`: nothing new is started; `closed`: nothing runs any more; the rest are counts for metrics.
     """
 
     store: CaseStore
@@ -37,7 +35,6 @@ class Runtime:
     executor: Executor
     spawn: Callable[..., object]
     chance: random.Random
-    scopes: type[anyio.CancelScope]
     resources: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     watchdog: Watchdog = field(default_factory=Watchdog)
     turns: int = 0

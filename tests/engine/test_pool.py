@@ -34,7 +34,7 @@ async def rest() -> None:
 async def test_jobs_one_after_another_need_one_task() -> None:
     tasks = set[asyncio.Task[Any] | None]()
 
-    async def job() -> None:
+    async def job(scope: anyio.CancelScope) -> None:
         tasks.add(asyncio.current_task())
 
     async with pool() as jobs:
@@ -47,7 +47,7 @@ async def test_jobs_one_after_another_need_one_task() -> None:
 async def test_jobs_at_once_run_at_once() -> None:
     running = 0
 
-    async def job(until: asyncio.Event) -> None:
+    async def job(scope: anyio.CancelScope, until: asyncio.Event) -> None:
         nonlocal running
         running += 1
         await until.wait()
@@ -69,7 +69,7 @@ async def test_jobs_at_once_run_at_once() -> None:
 async def test_a_job_sees_the_context_of_the_pool_and_not_that_of_who_spawns_it() -> None:
     seen = []
 
-    async def job() -> None:
+    async def job(scope: anyio.CancelScope) -> None:
         seen.append(USER.get())
 
     async with pool() as jobs:
@@ -84,7 +84,7 @@ async def test_a_job_sees_the_context_of_the_pool_and_not_that_of_who_spawns_it(
 async def test_what_a_job_leaves_in_its_context_is_gone_for_the_next(left: str) -> None:
     seen = []
 
-    async def job() -> None:
+    async def job(scope: anyio.CancelScope) -> None:
         seen.append(USER.get("unset"))
         USER.set(left)
 
@@ -98,7 +98,7 @@ async def test_what_a_job_leaves_in_its_context_is_gone_for_the_next(left: str) 
 async def test_once_the_group_is_cancelled_no_job_goes_to_a_task_that_has_ended() -> None:
     began = 0
 
-    async def job() -> None:
+    async def job(scope: anyio.CancelScope) -> None:
         nonlocal began
         began += 1
 
@@ -115,7 +115,7 @@ async def test_once_the_group_is_cancelled_no_job_goes_to_a_task_that_has_ended(
 
 
 async def test_a_scope_that_a_job_never_left_ends_the_group_at_once_and_no_later_job() -> None:
-    async def job() -> None:
+    async def job(scope: anyio.CancelScope) -> None:
         anyio.CancelScope(deadline=anyio.current_time() + 3_600).__enter__()
 
     async def work() -> None:
@@ -131,7 +131,7 @@ async def test_a_scope_that_a_job_never_left_ends_the_group_at_once_and_no_later
 async def test_a_cancellation_that_a_job_swallowed_is_not_held_against_the_next() -> None:
     tasks = list[asyncio.Task[Any] | None]()
 
-    async def job() -> None:
+    async def job(scope: anyio.CancelScope) -> None:
         task = asyncio.current_task()
         tasks.append(task)
         assert task is not None
@@ -151,7 +151,7 @@ async def test_a_task_that_waits_holds_nothing_of_its_last_job() -> None:
     class Case:
         pass
 
-    async def job(case: Case) -> None: ...
+    async def job(scope: anyio.CancelScope, case: Case) -> None: ...
 
     async with pool() as jobs:
         for _ in range(2):  # by a new task, and by one that waited
@@ -165,7 +165,7 @@ async def test_a_task_that_waits_holds_nothing_of_its_last_job() -> None:
 
 
 async def test_what_a_job_raises_ends_the_group() -> None:
-    async def job(error: Exception | None) -> None:
+    async def job(scope: anyio.CancelScope, error: Exception | None) -> None:
         if error is not None:
             raise error
 

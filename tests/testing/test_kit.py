@@ -891,7 +891,7 @@ async def test_a_hub_that_is_stopped_from_within_fails_the_test() -> None:
     async def told() -> None:
         async with CaseTestKit(chain()) as kit:
 
-            async def give_up() -> None:
+            async def give_up(scope: object) -> None:
                 raise asyncio.CancelledError
 
             kit.hub.runtime.spawn(give_up)
