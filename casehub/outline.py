@@ -155,7 +155,7 @@ def _type(structure: Structure, fact: str) -> str:
     if get_origin(annotation) is not Annotated:
         return type_name(annotation)
     base, *more = get_args(annotation)
-    return " ".join([type_name(base), *(str(getattr(each, "func", each)) for each in more)])
+    return " ".join([type_name(base), *(str(each.func) for each in more if hasattr(each, "func"))])
 
 
 def _said(values: Mapping[str, Any]) -> dict[str, Plain]:

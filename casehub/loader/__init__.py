@@ -10,7 +10,8 @@
     conditions     expressions and tests of presence, as sentries
     triggers       facts, events, signals and times that make a binding come up
     policies       retries, merging, budgets
-    workers        functions and computations, with their bindings
+    people         tasks for people
+    workers        functions, computations and people, with their bindings
     places         where an element stands, for what is found in the whole
     definitions    all of it, as a definition
     editor_schema  the JSON Schema for editors

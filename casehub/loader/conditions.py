@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from collections.abc import Mapping as Mapped
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import reduce
 from typing import Any, Final
 
@@ -16,11 +17,28 @@ from casehub.loader.document import Mapping, Node, Scalar, Sequence
 from casehub.loader.expressions import Condition, Later, Program
 from casehub.loader.mistakes import Mistakes
 from casehub.loader.sections import SectionReader
-from casehub.sentry import Sentry, absent, as_sentry, present, reached
+from casehub.sentry import Sentry, absent, as_sentry, confident, present, reached
 from casehub.wiring import WiringError
 
 _NEVER: Final = present("nothing")
 """Stands for a condition that could not be read, in a definition that is refused."""
+
+
+class Wants(StrEnum):
+    """What an expression has to come to, where it does not become a fact."""
+
+    TRUTH = "a condition is true or false"
+    TEXT = "text was expected"
+    NAMES = "a list of names was expected"
+    MOMENT = "a time was expected"
+
+
+_KINDS: Final = {
+    Wants.TRUTH: (cel.Type.BOOL,),
+    Wants.TEXT: (cel.Type.STRING,),
+    Wants.NAMES: (cel.Type.List(cel.Type.STRING), cel.Type.LIST),
+    Wants.MOMENT: (cel.Type.TIMESTAMP, cel.Type.STRING),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +49,7 @@ class Asked:
     subject: str
     program: Later
     sets: str = ""
+    wants: Wants = Wants.TRUTH
 
 
 class Expressions:
@@ -42,7 +61,9 @@ class Expressions:
         self.asked: list[Asked] = []
         self._mistakes = mistakes
 
-    def program(self, node: Node, subject: str, language: str = "", sets: str = "") -> Program | None:
+    def program(
+        self, node: Node, subject: str, language: str = "", sets: str = "", wants: Wants = Wants.TRUTH
+    ) -> Program | None:
         """The program of an expression; it is compiled by `compile`."""
         if not isinstance(node, Scalar) or node.value is None or not (sets or isinstance(node.value, str)):
             self._mistakes.note(
@@ -54,7 +75,7 @@ class Expressions:
             return None
         reads, optional, _ = named_in(node.text, self.facts)
         program = Later(node.text, reads, optional)
-        self.asked.append(Asked(node, subject, program, sets))
+        self.asked.append(Asked(node, subject, program, sets, wants))
         return program
 
     def compile(self, types: Mapped[str, cel.Type], fields: Mapped[str, frozenset[str]]) -> dict[str, cel.Type]:
@@ -79,10 +100,10 @@ class Expressions:
         for each in self.asked:
             if not each.sets:
                 returned = self._compiled(each, known, fields)
-                if returned is not None and returned not in (cel.Type.BOOL, cel.Type.DYN):
+                if returned is not None and returned not in (*_KINDS[each.wants], cel.Type.DYN):
                     self._mistakes.note(
-                        each.node.inside(1, 1), each.subject, f"comes to {in_words(returned)}, and a condition is true or false",
-                        "compare it with something",
+                        each.node.inside(1, 1), each.subject, f"comes to {in_words(returned)}, and {each.wants}",
+                        "compare it with something" if each.wants is Wants.TRUTH else "write another expression",
                     )  # fmt: skip
         return found
 
@@ -120,6 +141,7 @@ class ConditionReader:
             "reached": lambda node, subject: [reached(name) for name in self._names(node, subject)],
             "all": self._all,
             "any": self._any,
+            "confident": self._confident,
             "not": lambda node, subject: [~self.condition(node, subject)],
             "cel": lambda node, subject: self._expression(node, subject, "cel"),
             "jq": lambda node, subject: self._expression(node, subject, "jq"),
@@ -169,6 +191,18 @@ class ConditionReader:
     def _any(self, node: Node, subject: str) -> list[Sentry]:
         parts = self._several(node, subject)
         return [reduce(lambda one, other: one | other, parts)] if parts else []
+
+    def _confident(self, node: Node, subject: str) -> list[Sentry]:
+        found: list[Sentry] = []
+        for name, value in node.entries() if isinstance(node, Mapping) else ():
+            least = value.value if isinstance(value, Scalar) else None
+            if isinstance(least, int | float) and not isinstance(least, bool) and 0 <= least <= 1:
+                found.append(confident(name.text, least))
+            else:
+                self._sections.expected(value, f"{subject}.{name.text}", "a number from 0 to 1")
+        if not isinstance(node, Mapping) or not node.values:
+            self._sections.expected(node, subject, "a mapping of facts to numbers from 0 to 1")
+        return found
 
     def _function(self, node: Node, subject: str) -> list[Sentry]:
         if not isinstance(node, Scalar):

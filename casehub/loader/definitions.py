@@ -36,7 +36,7 @@ class DefinitionReader:
         self._types = TypeReader(mistakes, code.find)
         self._policies = PolicyReader(self._sections, code)
         self._places = Places(top, mistakes)
-        self._workers = WorkerReader(self._sections, code, self._policies, self._places)
+        self._workers = WorkerReader(self._sections, code, self._policies, self._places, self._types)
         self._top = self._sections.section(top, "definition", "") or Section(top, "", {})
 
     def definition(self) -> CaseDefinition:

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Final, Literal, get_args, get_origin, get_typ
 from cel_expr_python import cel
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import SchemaError, ValidationError, best_match
-from pydantic import AfterValidator, BaseModel
+from pydantic import AfterValidator, BaseModel, WithJsonSchema
 from pydantic_core import to_json
 
 from casehub.errors import FactError, LimitError
@@ -192,7 +192,7 @@ class TypeReader:
                     place, subject, f"is no JSON Schema: {error.message}", "see https://json-schema.org"
                 )
             else:
-                annotation = Annotated[base, AfterValidator(Shape(schema))]
+                annotation = Annotated[base, AfterValidator(Shape(schema)), WithJsonSchema(schema)]
         default: Any = ABSENT
         given = node.values.get("default")
         required = given is None and not (isinstance(optional, Scalar) and optional.value)

@@ -25,12 +25,15 @@ class Takes(StrEnum):
     CHOICE = "a choice"
     REFERENCE = "module:name"
     REFERENCES = "module:name, or a list of these"
+    TYPE = "a type"
+    SAID = "text, a list of names, or a mapping with an expression"
     TYPES = "names of facts with their types"
     BROUGHT = "names of facts, with their types or as a list"
     CONDITION = "a condition"
     CONDITIONS = "a list of conditions"
     GOAL = "a goal, or all_of or any_of with a list of goals"
     EXPRESSIONS = "names of facts with expressions"
+    CONFIDENCES = "names of facts with a number from 0 to 1"
     SCHEDULES = "a list of times"
     ANYTHING = "any value"
     ONE = "a mapping"
@@ -126,9 +129,31 @@ SECTIONS: Final[Mapping[str, Mapping[str, Key]]] = {
     "worker": {
         "run": Key(Takes.REFERENCE, "The Python function that does it, of a package that the operator allows."),
         "set": Key(Takes.EXPRESSIONS, "Facts with the expressions that they become; no code is needed."),
+        "ask": Key(
+            Takes.ONE, "The task for people, or the function that says it.", section="ask", short=Takes.REFERENCE
+        ),
         "writes": Key(Takes.NAMES, "The fact that the result becomes, or the facts that a returned mapping may hold."),
         "capability": Key(Takes.TEXT, "Makes it one of several alternatives for the bindings that ask for it."),
         **_OPTIONS,
+    },
+    "ask": {
+        "title": Key(Takes.SAID, "What is asked for, in a line; or an expression.", required=True),
+        "form": Key(Takes.TYPE, "The type of the answer: what the person fills in.", required=True),
+        "shows": Key(Takes.NAMES, "The facts that are shown with it; it waits for them, but for those with a '?'."),
+        "groups": Key(Takes.SAID, "Whose members may take it; or an expression."),
+        "users": Key(Takes.SAID, "Who may take it; or an expression."),
+        "description": Key(Takes.SAID, "What there is to know; or an expression."),
+        "priority": Key(Takes.INTEGER, "Higher comes first."),
+        "due": Key(Takes.DURATION, "When it should be done; it only reminds."),
+        "follow_up": Key(Takes.DURATION, "When somebody should have looked at it; it only reminds."),
+        "expires": Key(Takes.DURATION, "When it is too late."),
+        "deadline": Key(Takes.SAID, "The time at which it is too late; or an expression. The earliest counts."),
+        "escalate": Key(Takes.DURATION, "When others may take it too."),
+        "escalate_to": Key(Takes.SAID, "The groups of these others."),
+    },
+    "expression": {
+        "cel": Key(Takes.TEXT, "An expression in CEL."),
+        "jq": Key(Takes.TEXT, "An expression in jq."),
     },
     "binding": {
         "capability": Key(Takes.TEXT, "What its workers are able to do.", required=True),
@@ -191,7 +216,8 @@ SECTIONS: Final[Mapping[str, Mapping[str, Key]]] = {
     "condition": {
         "present": Key(Takes.NAMES, "These facts are there."),
         "absent": Key(Takes.NAMES, "None of these facts is there."),
-        "reached": Key(Takes.NAMES, "These milestones are achieved; for guards, done_when and the criteria of stages."),
+        "reached": Key(Takes.NAMES, "These milestones are achieved; for guards, done_when and criteria of stages."),
+        "confident": Key(Takes.CONFIDENCES, "The authors of these facts are at least so sure of them, from 0 to 1."),
         "all": Key(Takes.CONDITIONS, "All of these conditions hold."),
         "any": Key(Takes.CONDITIONS, "One of these conditions holds."),
         "not": Key(Takes.CONDITION, "This condition does not hold."),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Final, cast
 
 from casehub.binding import Binding, Trigger, Worker
@@ -10,12 +11,16 @@ from casehub.loader.code import AllowedCode
 from casehub.loader.conditions import ConditionReader, Expressions
 from casehub.loader.document import Mapping, Sequence
 from casehub.loader.expressions import Computation
+from casehub.loader.fact_types import TypeReader
 from casehub.loader.mistakes import instead
+from casehub.loader.people import TaskReader
 from casehub.loader.places import Places
 from casehub.loader.policies import PolicyReader
 from casehub.loader.sections import Section, SectionReader
-from casehub.policies import PolicyOptions, policy_of
+from casehub.policies import OnOutcome, PolicyOptions, policy_of
 
+_KINDS: Final = ("run", "set", "ask")
+"""The ways to say what is done."""
 WAITING: Final = "waiting"
 """The capability of workers whose binding is not made yet."""
 
@@ -27,25 +32,29 @@ def _nothing() -> None:
 class WorkerReader:
     """Declares workers: functions first, for what they read and write; expressions when the facts are known."""
 
-    def __init__(self, sections: SectionReader, code: AllowedCode, policies: PolicyReader, places: Places) -> None:
+    def __init__(
+        self, sections: SectionReader, code: AllowedCode, policies: PolicyReader, places: Places, types: TypeReader
+    ) -> None:
         self._sections = sections
         self._mistakes = sections.mistakes
         self._code = code
         self._policies = policies
         self._places = places
+        self._tasks = TaskReader(sections, types)
 
     def declare(self, definition: CaseDefinition, name: str, section: Section) -> None:
         """Declare the worker of a function, for its signature; `bind` gives it its binding, when conditions can be read."""
-        given = {"run", "set"} & set(section.node.values)
+        given = set(_KINDS) & set(section.node.values)
         if len(given) != 1 and not self._sections.lost:
             self._mistakes.note(
                 self._places.key(f"worker {name!r}"), section.subject,
-                "has both 'run' and 'set'" if given else "has neither 'run' nor 'set'",
-                "give run: module:function, or set: facts with expressions",
+                f"has {' and '.join(key for key in _KINDS if key in given)}" if given else "does not say what is done",
+                "give one of run (module:function), set (facts with expressions) and ask (of people)",
             )  # fmt: skip
-        if given == {"set"}:
+        if given == {"set"} or (given == {"ask"} and "ask" in section and isinstance(section.value("ask"), Mapping)):
             return
-        function = self._code.named(section.value("run"), f"{section.subject}.run") if "run" in section else None
+        kind = next((key for key in _KINDS if key in given and key in section), None)
+        function = None if kind is None else self._code.named(section.value(kind), f"{section.subject}.{kind}")
         names = tuple(section.get("writes", ()))
         if function is None:  # the definition is refused; what follows from the names is checked all the same
             definition.workers.append(Worker(name, _nothing, (), names, True))
@@ -53,7 +62,12 @@ class WorkerReader:
             return
         several = "writes" not in section or isinstance(section.value("writes"), Sequence)
         writes = names if several else names[0] if names else None
-        definition.worker(name=name, writes=writes if "writes" in section else None, capability=WAITING)(function)
+        writes = writes if "writes" in section else None
+        if kind == "ask":
+            fact = names[0] if names else None
+            definition.human_task(name=name, writes=fact, capability=WAITING)(function)
+        else:
+            definition.worker(name=name, writes=writes, capability=WAITING)(function)
 
     def written(self, section: Section) -> list[str]:
         """The facts that a worker says it writes."""
@@ -74,29 +88,26 @@ class WorkerReader:
         options = self._policies.options(section, conditions)
         capability = section.get("capability", "")
         found = [place for place, worker in enumerate(definition.workers) if worker.name == name]
-        if "set" in section:
-            worker = self._computing(name, section, expressions)
-            definition.returned[name] = Any
+        if not found and ("set" in section or "ask" in section):
+            worker = (
+                self._tasks.task(name, section, expressions)
+                if "ask" in section
+                else self._computing(name, section, expressions)
+            )
+            definition.returned[name] = Any if worker.form is None else worker.form.annotation
             definition.workers.append(worker)
             found = [len(definition.workers) - 1]
         if not found:
             return
         old = definition.workers[found[0]]
-        worker = Worker(
-            old.name,
-            old.function,
-            old.parameters,
-            old.writes,
-            old.mapping,
-            capability,
-            old.is_async,
-            computes=old.computes,
-        )
+        worker = replace(old, capability=capability)
+        if worker.form is not None:
+            options.setdefault("on_expired", OnOutcome.FAULT_ITEM)  # nobody is asked twice for what came too late
         definition.workers[found[0]] = worker
         if not capability:
             self._binding(definition, name, (worker,), section, options)
         elif lost := [
-            key for key in section.node.values if key in section and key not in ("run", "set", "writes", "capability")
+            key for key in section.node.values if key in section and key not in (*_KINDS, "writes", "capability")
         ]:
             self._mistakes.note(
                 section.node.keys[lost[0]].place, section.subject, f"has a capability, and {', '.join(lost)} would be of its binding",

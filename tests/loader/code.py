@@ -7,7 +7,9 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Applicant", "Bank", "assess", "bank", "extract", "fees", "longer", "pay", "risky", "sleep"]
+from casehub import HumanTask
+
+__all__ = ["Applicant", "Bank", "approve", "assess", "bank", "extract", "fees", "longer", "pay", "risky", "sleep"]
 
 
 @dataclass
@@ -48,6 +50,10 @@ def fees(applicant: Applicant) -> Mapping[str, Any]:
 async def pay(fee: float, bank: Bank) -> str:
     bank.paid.append("fee")
     return f"paid {fee}"
+
+
+def approve(applicant: Applicant, risk: float) -> HumanTask[bool]:
+    return HumanTask(f"Approve {applicant.name}?", bool, groups=["underwriters"])
 
 
 def risky(risk: float) -> bool:

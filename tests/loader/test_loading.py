@@ -10,6 +10,7 @@ import pytest
 from blackboard_ext import PlanningStrategyLoopControl
 from blackboard_ext.strategies.simple import OneAtATime
 from casehub import (
+    AnswerRefusedError,
     Budget,
     CaseDefinition,
     CaseFaultedError,
@@ -415,6 +416,76 @@ done_when: tax > 2
     async with CaseTestKit(d) as kit:
         case = await kit.start(d, applicant={"name": "Ada", "income": 250})
         assert (await case.completed())["paid"] == "paid 2.5"
+
+
+ASKED = """
+case: asked
+inputs:
+  applicant: {type: object, properties: {name: {type: string}, income: {type: number}}}
+  deadline: datetime?
+  team: {type: string, default: underwriters}
+workers:
+  approve:
+    ask:
+      title: {cel: '"Approve " + applicant.name + "?"'}
+      description: An answer in writing.
+      form:
+        type: object
+        properties: {approved: {type: boolean}, comment: {type: string}}
+        required: [approved]
+      shows: [applicant, note?]
+      groups: {cel: "[team]"}
+      users: [ada]
+      priority: 3
+      due: 1d
+      expires: 5d
+      deadline: {cel: "present(deadline) ? deadline : timestamp('2040-01-01T00:00:00Z')"}
+      escalate: 2d
+      escalate_to: [directors]
+    writes: approval
+  close:
+    set: {closed: approval.approved}
+signals: {note: string}
+goal: closed
+"""
+
+
+async def test_people_are_asked_with_a_form() -> None:
+    d = loads(ASKED)
+    async with CaseTestKit(d) as kit:
+        case = await kit.start(d, applicant={"name": "Ada"}, deadline="2030-01-02T00:00:00+00:00")
+        (task,) = await kit.hub.tasks.list(user="grace", groups=["underwriters"])
+        assert (task.title, task.description, task.priority) == ("Approve Ada?", "An answer in writing.", 3)
+        assert (list(task.groups), list(task.users)) == (["underwriters"], ["ada"])
+        assert task.expires == datetime(2030, 1, 2, tzinfo=UTC)
+        assert task.form is not None
+        assert task.form["required"] == ["approved"]
+        await kit.hub.tasks.claim(task.id, by="user:grace", groups=["underwriters"])
+        with pytest.raises(AnswerRefusedError, match="'approved' is a required property"):
+            await kit.hub.tasks.complete(task.id, {"comment": "yes"}, by="user:grace")
+        await kit.hub.tasks.complete(task.id, {"approved": True}, by="user:grace")
+        assert (await case.completed())["closed"] is True
+
+
+def test_a_task_of_a_function_is_that_of_python() -> None:
+    text = """
+case: x
+workers:
+  assess: {run: "tests.loader.code:assess", writes: risk}
+  approve: {ask: "tests.loader.code:approve", writes: approval, priority: 2}
+goal: approval
+"""
+    d = CaseDefinition("x", goal="approval")
+    d.worker(writes="risk")(code.assess)
+    d.human_task(writes="approval", priority=2)(code.approve)
+    assert build(loads(text, allow_code=ALLOWED)).hash == build(d).hash
+
+
+def test_a_condition_may_ask_how_sure_somebody_is() -> None:
+    d = loads(
+        "case: x\ninputs: {a: integer}\nworkers: {go: {set: {b: a + 1}, when: {confident: {a: 0.8}, present: a}}}"
+    )
+    assert str(d.bindings[0].when) == "(confident('a', 0.8) & present('a'))"
 
 
 def test_an_expression_is_part_of_the_structure() -> None:

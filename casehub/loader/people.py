@@ -1,0 +1,150 @@
+"""Tasks for people: what stands under `ask:`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping as Mapped
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from casehub.binding import Worker
+from casehub.errors import FactError
+from casehub.humantask import HumanTask
+from casehub.loader.conditions import Expressions, Wants
+from casehub.loader.document import Mapping, Node, Scalar
+from casehub.loader.expressions import ExpressionError, Program, parameters
+from casehub.loader.fact_types import TypeReader
+from casehub.loader.sections import Section, SectionReader
+from casehub.values import FactType, Plain
+from casehub.wiring import Parameter
+
+_TEXTS: Final = ("title", "description")
+_NAMES: Final = ("groups", "users", "escalate_to")
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """The function of a human task: what to ask, of the facts that it shows. `fixed`: what depends on none."""
+
+    form: Any
+    shows: tuple[Parameter, ...]
+    fixed: Mapped[str, Any]
+    programs: Mapped[str, Program]
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """What is shown and what its expressions read; required if one of them requires it."""
+        found = {each.name: each for each in self.shows}
+        for program in self.programs.values():
+            for each in parameters(program):
+                known = found.get(each.name)
+                if known is None or (known.optional and not each.optional):
+                    found[each.name] = each
+        return tuple(found.values())
+
+    def __call__(self, **facts: Plain) -> HumanTask[Any]:
+        said = dict(self.fixed)
+        for key, program in self.programs.items():
+            value = program.compute({name: facts[name] for name in program.reads if name in facts})
+            said[key] = _moment(value, program) if key == "deadline" else value
+        return HumanTask(said.pop("title"), self.form, **said)
+
+    def __str__(self) -> str:
+        said = [f"{key} {value}" for key, value in self.fixed.items()]
+        return "; ".join(
+            [*said, *(f"{key} = {' '.join(program.source.split())}" for key, program in self.programs.items())]
+        )
+
+
+def _moment(value: Plain, program: Program) -> datetime:
+    try:
+        found = datetime.fromisoformat(value) if isinstance(value, str) else None
+    except ValueError:
+        found = None
+    if found is None or found.utcoffset() is None:
+        raise ExpressionError(f"{program.source!r} comes to {value!r}, and a deadline is a time with a time zone")
+    return found
+
+
+class TaskReader:
+    """Reads human tasks."""
+
+    def __init__(self, sections: SectionReader, types: TypeReader) -> None:
+        self._sections = sections
+        self._mistakes = sections.mistakes
+        self._types = types
+
+    def task(self, name: str, section: Section, expressions: Expressions) -> Worker:
+        """The worker that stands for people."""
+        subject = f"{section.subject}.ask"
+        node = section.value("ask")
+        ask = self._sections.section(node, "ask", subject) or Section(Mapping(node.place), subject, {})
+        declared = self._types.declared(ask.value("form"), f"{subject}.form").annotation if "form" in ask else Any
+        fixed: dict[str, Any] = ask.only("priority", "due", "follow_up", "expires", "escalate")
+        programs: dict[str, Program] = {}
+        for key in (*_TEXTS, *_NAMES, "deadline"):
+            if key in ask:
+                self._said(ask.value(key), key, f"{subject}.{key}", fixed, programs, expressions)
+        if ("escalate" in ask) != ("escalate_to" in ask):
+            self._mistakes.note(
+                ask.node.place,
+                subject,
+                "says when or to whom to escalate, and not both",
+                "give escalate and escalate_to",
+            )
+        shows = [
+            Parameter(each.text.removesuffix("?"), Plain, each.text.endswith("?"), target=each.text.removesuffix("?"), type=FactType())
+            for each in (self._sections.names(ask.value("shows"), f"{subject}.shows") if "shows" in ask else ())
+        ]  # fmt: skip
+        asking = Asking(declared, tuple(shows), fixed, programs)
+        written = section.get("writes", ())
+        if len(written) != 1:
+            self._mistakes.note(
+                section.node.place if "writes" not in section else section.value("writes").place, section.subject,
+                "does not say which fact the answer becomes", "add writes: and a name",
+            )  # fmt: skip
+        form = FactType(declared)
+        try:
+            form.schema()
+        except FactError as error:
+            self._mistakes.note(ask.value("form").place, f"{subject}.form", str(error), "give another type")
+        return Worker(
+            name, asking, asking.parameters, tuple(written)[:1], computes=str(asking), is_async=False, form=form
+        )
+
+    def _said(
+        self,
+        node: Node,
+        key: str,
+        subject: str,
+        fixed: dict[str, Any],
+        programs: dict[str, Program],
+        expressions: Expressions,
+    ) -> None:
+        """Something that stands there, or that an expression comes to."""
+        wants = Wants.TEXT if key in _TEXTS else Wants.NAMES if key in _NAMES else Wants.MOMENT
+        if isinstance(node, Mapping):
+            section = self._sections.section(node, "expression", subject)
+            for language in section.values if section is not None else ():
+                program = expressions.program(node.values[language], subject, language, wants=wants)
+                if program is not None:
+                    programs[key] = program
+        elif wants is Wants.TEXT:
+            fixed[key] = self._sections.text(node, subject) or "nothing"
+        elif wants is Wants.NAMES:
+            fixed[key] = [each.text for each in self._sections.names(node, subject)]
+        else:
+            self._deadline(node, subject, fixed)
+
+    def _deadline(self, node: Node, subject: str, fixed: dict[str, Any]) -> None:
+        try:
+            found = datetime.fromisoformat(node.text) if isinstance(node, Scalar) else None
+        except ValueError:
+            found = None
+        if found is None or found.utcoffset() is None:
+            self._mistakes.note(
+                node.place, subject, f"is {node.kind}, and a time with a time zone was expected",
+                "write it as 2030-01-01T09:00:00Z, or {cel: fact}",
+            )  # fmt: skip
+        else:
+            fixed["deadline"] = found
