@@ -25,6 +25,7 @@ from casehub import errors
 from casehub.adapters.codec import from_json as event_from_json
 from casehub.case import Wait
 from casehub.case_stage import CaseStage
+from casehub.control_tasks import RemoteWorklist
 from casehub.durations import Duration, in_words
 from casehub.errors import CaseHubError, LimitError, NotReachableError, SettingsError
 from casehub.events import CaseId, Event
@@ -41,7 +42,7 @@ MAX_PATH: Final = 107 if sys.platform == "linux" else 103
 """Longest path of a Unix socket, in bytes; the BSDs and macOS take four fewer than Linux."""
 
 # What errors carry besides their message.
-_CARRIED: Final = ("case", "reason", "reasons", "by", "definition")
+_CARRIED: Final = ("case", "reason", "reasons", "by", "definition", "fields", "answer")
 
 
 def socket_of(database: Path) -> Path:
@@ -112,7 +113,8 @@ class Lines:
 
 def error_as_dict(error: BaseException) -> dict[str, Any]:
     """An error as the other end gets it: class, message, and what it carries."""
-    carried = {name: getattr(error, name) for name in _CARRIED if isinstance(getattr(error, name, None), str | tuple)}
+    told = {name: getattr(error, name, None) for name in _CARRIED}
+    carried = {name: value for name, value in told.items() if isinstance(value, str | tuple | dict)}
     return {"class": type(error).__name__, "message": str(error) or type(error).__name__, **carried}
 
 
@@ -137,6 +139,7 @@ class ControlClient:
         self.greeting = greeting
         self._lines = lines
         self._requests = 0
+        self.tasks = RemoteWorklist(self._ask)
 
     async def start(
         self, definition: str, /, *, case_id: str | None = None, by: str = "user", **facts: Any

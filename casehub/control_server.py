@@ -26,6 +26,7 @@ from pydantic_core import to_json
 from casehub.adapters.codec import as_json
 from casehub.case import Wait
 from casehub.control import MAX_LINE, PROTOCOL, Lines, error_as_dict, note_of
+from casehub.control_tasks import TaskVerb, act
 from casehub.errors import CaseHubError, HubClosedError, InputRefusedError, LimitError, UnknownNameError, did_you_mean
 from casehub.events import EVENT_TYPES, CaseId, Event
 from casehub.hub import CaseHub
@@ -71,6 +72,7 @@ class Verbs:
                 "status",
                 "step",
                 "suspend",
+                "task",
                 "watch",
             )
         }
@@ -147,6 +149,12 @@ class Verbs:
 
     async def discard_letter(self, letter: str, by: str = "user", reason: str = "") -> None:
         await self._hub.dead_letters.discard(letter, by=by, reason=reason)
+
+    async def task(
+        self, do: TaskVerb, task: str, by: str, groups: list[str] | None = None, key: str = "", to: str = "",
+        text: str = "", answer: Any = None,
+    ) -> Mapping[str, Any]:  # fmt: skip
+        return await act(self._hub.tasks, do, task, by, groups, key, to, text, answer)
 
     async def watch(
         self, names: Sequence[str] = (), case: str | None = None, after: int | None = None

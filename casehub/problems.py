@@ -11,6 +11,7 @@ from enum import IntEnum
 from typing import Any, Final
 
 from casehub.errors import (
+    AnswerRefusedError,
     CaseEndedError,
     CaseExistsError,
     CaseNotFoundError,
@@ -28,6 +29,8 @@ from casehub.errors import (
     SettingsError,
     StoreOwnedError,
     StoreUnavailableError,
+    TaskNotFoundError,
+    TaskRefusedError,
     UnknownNameError,
 )
 
@@ -61,6 +64,9 @@ _UNKNOWN: Final = Kind("failed", "It failed", 500, Exit.FAILED)
 # From the special to the general: the first that fits.
 _KINDS: Final[tuple[tuple[type[BaseException], Kind], ...]] = (
     (CaseNotFoundError, Kind("case-not-found", "No such case", 404, Exit.NOT_FOUND)),
+    (TaskNotFoundError, Kind("task-not-found", "No such task", 404, Exit.NOT_FOUND)),
+    (TaskRefusedError, Kind("task-refused", "The task is not theirs", 409, Exit.CONFLICT)),
+    (AnswerRefusedError, Kind("answer-refused", "The answer does not fit its form", 422, Exit.USAGE)),
     (UnknownNameError, Kind("not-found", "Nothing has this name", 404, Exit.NOT_FOUND)),
     (CaseExistsError, Kind("case-exists", "The case is there already", 409, Exit.CONFLICT)),
     (CaseEndedError, Kind("case-ended", "The case has ended", 409, Exit.CONFLICT)),
@@ -109,6 +115,10 @@ def problem(error: BaseException, kind: Kind | None = None) -> dict[str, Any]:
             }
             for each in error.problems
         ]
+    elif isinstance(error, AnswerRefusedError):
+        found |= {"fields": error.fields, "answer": error.answer}
+    elif isinstance(error, TaskRefusedError):
+        found["answer"] = error.answer
     elif isinstance(error, CaseStalledError):
         found["case"] = error.case
         found["reasons"] = list(error.reasons)

@@ -57,6 +57,7 @@ LAYERS = {
         "casehub.case_stage",
         "casehub.control",
         "casehub.control_server",
+        "casehub.control_tasks",
         "casehub.deadletters",
         "casehub.export",
         "casehub.feeding",

@@ -67,11 +67,19 @@ letters = App(
     sort_key=4,
 )
 
+tasks = App(
+    name="task",
+    help="What people have to do: list, take, answer, hand on.",
+    help_epilogue="Each has its own --help, with examples.",
+    sort_key=2,
+)
+
 app.command(case)
 app.command(events)
 app.command(definitions)
 app.command(db)
 app.command(letters)
+app.command(tasks)
 app.command("casehub.cli.doctor:app", name="doctor", help="Look over everything that is needed.", sort_key=5)
 
 case.command("casehub.cli.starting:start_app", name="start", help="Start a case.", sort_key=0)
@@ -146,6 +154,21 @@ db.command(
     "casehub.cli.database:check_app", name="check", help="Read the whole database and say what is wrong with it."
 )
 db.command("casehub.cli.database:migrate_app", name="migrate", help="Bring the schema of the database to this version.")
+
+for _place, (_name, _help) in enumerate(
+    (
+        ("list", "List what people have to do, over all cases."),
+        ("show", "Show a task: what it asks for, what there is to see, its form and history."),
+        ("claim", "Take a task."),
+        ("release", "Give a task back, so that others can take it."),
+        ("assign", "Give a task to somebody, whoever has it."),
+        ("delegate", "Pass a task on that you have, or may take."),
+        ("complete", "Answer a task that you have, or may take."),
+        ("decline", "Refuse a task."),
+        ("comment", "Write something beside an open task."),
+    )
+):
+    tasks.command(f"casehub.cli.tasks:{_name}_app", name=_name, help=_help, sort_key=_place)
 
 letters.command("casehub.cli.letters:list_app", name="list", help="List dead letters, the latest first.", sort_key=0)
 letters.command(

@@ -166,7 +166,13 @@ def show(printer: Printer, record: CaseRecord) -> None:
     if state.goals:
         about.append(("goals reached", ", ".join(state.goals)))
     about += [("milestone", f"{name} {each.status}, SLA {each.sla}") for name, each in state.milestones.items()]
-    about += [("running", f"{each.binding}, attempt {each.attempt}") for each in state.activations.values()]
+    at_work = state.with_workers()
+    about += [
+        ("running", f"{each.binding}, attempt {each.attempt}")
+        for each in state.activations.values()
+        if each.id in at_work
+    ]
+    about += [("task", f"{task.title} ({task.where})") for task in state.tasks.open.values()]
     about += [("timer", f"{timer} at {due:%Y-%m-%d %H:%M:%SZ}") for timer, due in state.timers.items()]
     about += [("stalled", reason) for reason in state.stalled]
     printer.table(("", ""), about, heading=False)
@@ -176,7 +182,7 @@ def show(printer: Printer, record: CaseRecord) -> None:
 
 def case_json(record: CaseRecord) -> dict[str, Any]:
     """A case for programs."""
-    state = record.state
+    state, at_work = record.state, record.state.with_workers()
     return {
         "case": state.id,
         "definition": state.definition,
@@ -195,7 +201,9 @@ def case_json(record: CaseRecord) -> dict[str, Any]:
         "running": [
             {"activation": each.id, "binding": each.binding, "worker": each.worker, "attempt": each.attempt}
             for each in state.activations.values()
+            if each.id in at_work
         ],
+        "tasks": list(state.tasks.open),
         "timers": dict(state.timers),
     }
 

@@ -14,6 +14,7 @@ from casehub.errors import FactError, InputRefusedError, SettingsError, did_you_
 from casehub.events import EVENT_TYPES
 from casehub.lifecycle import CaseStatus
 from casehub.query import concrete
+from casehub.tasks import TaskStatus
 
 
 def facts_of(given: Sequence[str], option: str) -> dict[str, Any]:
@@ -85,6 +86,31 @@ def statuses_of(given: Iterable[str]) -> tuple[CaseStatus, ...]:
                     f"--status {name}: there is no such status; {did_you_mean(name.upper(), known)}"
                 ) from None
     return tuple(found)
+
+
+def task_statuses_of(given: Iterable[str]) -> tuple[TaskStatus, ...]:
+    """Statuses of tasks by name, in any case, several separated by commas; `all` for all of them."""
+    found: dict[TaskStatus, None] = {}
+    known = [str(status) for status in TaskStatus]
+    for word in given:
+        for name in word.replace(",", " ").split():
+            if name.lower() == "all":
+                return ()
+            if name.upper() not in known:
+                raise SettingsError(
+                    f"--status {name}: there is no such status; {did_you_mean(name.upper(), [*known, 'ALL'])}"
+                )
+            found[TaskStatus(name.upper())] = None
+    return tuple(found)
+
+
+def answer_of(fields: Sequence[str], data: str | None, value: str | None) -> Any:
+    """The answer to a task, of `name=value` words, or of a file, or as it is. Raises `SettingsError`."""
+    if (bool(fields), data is not None, value is not None).count(True) != 1:
+        raise SettingsError("an answer is name=value words, or --data FILE, or --value; give one of them")
+    if value is not None:
+        return _value(value, "--value")
+    return facts_of(fields, "field") if data is None else data_of(data)
 
 
 def event_types_of(given: Iterable[str], in_log: Mapping[str, int] | None = None) -> tuple[str, ...]:

@@ -5,10 +5,18 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+from dataclasses import dataclass
 
 from blackboard_ext import PlanningStrategyLoopControl
 from blackboard_ext.strategies import EverythingEligible
-from casehub import CaseDefinition, CaseHub, Confident, Permanent
+from casehub import CaseDefinition, CaseHub, Confident, HumanTask, Permanent
+
+
+@dataclass
+class Approval:
+    approved: bool
+    why: str = ""
+
 
 # ---- three workers and a goal
 
@@ -95,6 +103,21 @@ def block(task: str) -> str:
         gate.connect(os.environ["GATE"])
         gate.sendall(f"{task}\n".encode())
         return gate.recv(100).decode().strip()
+
+
+# ---- people
+
+loan = CaseDefinition("loan", goal="letter")
+
+
+@loan.human_task(writes="approval")
+def approve(applicant: str) -> HumanTask[Approval]:
+    return HumanTask(f"Approve {applicant}?", Approval, groups=["underwriters"], due="2d", expires="5d", priority=3)
+
+
+@loan.worker(writes="letter")
+async def write_letter(approval: Approval) -> str:
+    return "yes" if approval.approved else "no"
 
 
 everything = [claim, payment, stuck, held, deaf]
