@@ -31,15 +31,13 @@ class Activation:
 
 @dataclass(slots=True)
 class Firing:
-    """What is remembered of a binding: how often it fired, its attempts (`calls`), and the stamps that count as seen.
+    """What is remembered of a binding: how often it fired, and the stamps that count as seen.
 
     `drops`: how often in a row a choice of it was dropped; `excluded`: workers left out of its current round;
     `outcome`, `then`, `detail`: the event name of how its last attempt ended, what followed, and its message.
     """
 
     count: int = 0
-    calls: int = 0
-    calls_before_today: int = 0
     stamps: Mapping[str, int] | None = None
     occurrence: int = 0
     before: Mapping[str, int] | None = None

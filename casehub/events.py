@@ -24,7 +24,14 @@ from casehub.deliberations import (
     SelectionForced,
 )
 from casehub.envelope import EVENT_TYPES, ActivationId, CaseId, Envelope, Event, TimerId, UnknownEvent
-from casehub.faults import DeadLetterDiscarded, DeadLetterEvent, DeadLetterRetried
+from casehub.faults import (
+    DeadLetterDiscarded,
+    DeadLetterEvent,
+    DeadLetterRetried,
+    QuarantineEvent,
+    WorkerQuarantined,
+    WorkerReleased,
+)
 from casehub.lifecycle import CaseStatus
 from casehub.timers import TimerCancelled, TimerEvent, TimerFired, TimerSet
 from casehub.values import Plain
@@ -61,6 +68,7 @@ __all__ = [
     "MilestoneEvent",
     "MilestoneReached",
     "MilestoneSlaViolated",
+    "QuarantineEvent",
     "SelectionDropped",
     "SelectionForced",
     "SignalReceived",
@@ -79,6 +87,8 @@ __all__ = [
     "WorkerExecutionFinished",
     "WorkerExecutionInterrupted",
     "WorkerExecutionStarted",
+    "WorkerQuarantined",
+    "WorkerReleased",
     "WorkerResultDropped",
     "WorkerScheduled",
 ]

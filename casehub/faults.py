@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 
 from casehub.envelope import ActivationId, Event
 
@@ -28,3 +29,24 @@ class DeadLetterRetried(DeadLetterEvent):
 @dataclass(slots=True, kw_only=True)
 class DeadLetterDiscarded(DeadLetterEvent):
     """Nobody will try again: the failure is settled."""
+
+
+@dataclass(slots=True, kw_only=True)
+class QuarantineEvent(Event):
+    """Base: something about a worker that keeps failing."""
+
+    worker: str
+
+
+@dataclass(slots=True, kw_only=True)
+class WorkerQuarantined(QuarantineEvent):
+    """The worker failed too often, in this case and others: until `until` (UTC) no new activation goes to it."""
+
+    until: datetime
+
+
+@dataclass(slots=True, kw_only=True)
+class WorkerReleased(QuarantineEvent):
+    """Its quarantine is over: its time has come, or somebody ended it."""
+
+    reason: str = ""

@@ -42,6 +42,7 @@ from casehub.lifecycle import CaseStatus
 from casehub.lookup import clock_of, store_of
 from casehub.loops import Loops, loops_of
 from casehub.metrics import observe
+from casehub.quarantines import Quarantines
 from casehub.query import CaseQuery, CaseSummary, EventLog, check_kinds
 from casehub.residents import Residents
 from casehub.spi import CaseStore, Clock, Executor, LoopControl, Volatile
@@ -280,6 +281,11 @@ class CaseHub:
     def dead_letters(self) -> DeadLetters:
         """Activations of open cases that ended in a fault: to list, show, retry and discard."""
         return DeadLetters(self)
+
+    @property
+    def quarantine(self) -> Quarantines:
+        """Workers that keep failing and are left alone: to look at, and to release."""
+        return Quarantines(self)
 
     @property
     def log(self) -> EventLog:

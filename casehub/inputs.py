@@ -30,10 +30,14 @@ class Input:
 
 @dataclass(slots=True, kw_only=True)
 class Start(Input):
-    """Begin the case with these facts. `confidence`: 0 to 1, of those that have one."""
+    """Begin the case with these facts. `confidence`: 0 to 1, of those that have one.
+
+    `quarantined`: workers that are, and until when.
+    """
 
     facts: Mapping[str, Plain]
     confidence: Mapping[str, float] = field(default_factory=dict[str, float])
+    quarantined: Mapping[str, datetime] = field(default_factory=dict[str, datetime])
 
 
 @dataclass(slots=True, kw_only=True)
@@ -146,6 +150,22 @@ class DiscardLetter(Input):
     """Settle the failure of a dead letter: nobody will try again."""
 
     activation: ActivationId
+    reason: str = ""
+
+
+@dataclass(slots=True, kw_only=True)
+class HoldWorkers(Input):
+    """Workers keep failing, in this case or others, and are quarantined: until when, by name."""
+
+    workers: Mapping[str, datetime]
+    by: str = "engine"
+
+
+@dataclass(slots=True, kw_only=True)
+class ReleaseWorker(Input):
+    """End the quarantine of a worker before its time."""
+
+    worker: str
     reason: str = ""
 
 

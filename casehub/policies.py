@@ -92,6 +92,32 @@ class Retry:
 
 
 @dataclass(frozen=True, slots=True)
+class Quarantine:
+    """When a worker that keeps failing is left alone: after `failures` of its attempts `within` a span, for `release`.
+
+    Failures and expiries count, in all cases of the definition that a hub works.
+    """
+
+    failures: int = 5
+    within: Duration = "10m"
+    release: Duration = "10m"
+
+    def __post_init__(self) -> None:
+        if self.failures < 2:
+            raise SettingsError(f"Quarantine(failures={self.failures}): at least 2, or the first failure would do it")
+        if not self.span or not self.pause:
+            raise SettingsError("Quarantine(): within= and release= are spans of time, and zero is none")
+
+    @property
+    def span(self) -> timedelta:
+        return duration(self.within)
+
+    @property
+    def pause(self) -> timedelta:
+        return duration(self.release)
+
+
+@dataclass(frozen=True, slots=True)
 class Limits:
     """Bounds of one case. What is past one is held back with the verdict `LIMIT`, or ends the case with its reason.
 
@@ -182,6 +208,7 @@ class Policy:
     cost: float = 1.0
     estimate: Budget | None = None
     budget: Budget | None = None
+    quarantine: Quarantine | None = None
 
 
 class PolicyOptions(TypedDict, total=False):
@@ -190,7 +217,7 @@ class PolicyOptions(TypedDict, total=False):
     `refire`: see `Refire`; `limit`: how often it may fire in a case; `merge`: what happens to a fact that changed while
     the worker ran; `retry`, `timeout`: of one attempt; `on_failed`, `on_declined`, `on_expired`, `on_exhausted`: see
     `OnOutcome`; `priority`, `cost`: for loop controls that weigh; `estimate`: what an attempt is expected to charge,
-    reserved before it runs; `budget`: what all its attempts in a case may spend.
+    reserved before it runs; `budget`: what all its attempts in a case may spend; `quarantine`: when it keeps failing.
     """
 
     refire: Refire | str
@@ -206,6 +233,7 @@ class PolicyOptions(TypedDict, total=False):
     cost: float
     estimate: Budget | None
     budget: Budget | None
+    quarantine: Quarantine | None
 
 
 BESIDE = ("name", "writes", "when", "on", "capability")
@@ -239,6 +267,7 @@ def policy_of(options: PolicyOptions) -> Policy:
         cost=options.get("cost", 1.0),
         estimate=options.get("estimate"),
         budget=options.get("budget"),
+        quarantine=options.get("quarantine"),
     )
 
 

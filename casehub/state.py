@@ -6,9 +6,9 @@ So replay only folds; reacting and selecting happen live, once, and leave their 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from casehub.activation import Activation, Firing, MilestoneState
@@ -46,9 +46,12 @@ from casehub.events import (
     WorkerExecutionFinished,
     WorkerExecutionInterrupted,
     WorkerExecutionStarted,
+    WorkerQuarantined,
+    WorkerReleased,
     WorkerScheduled,
 )
 from casehub.lifecycle import ActivationStatus, CaseStatus, MilestoneStatus, SlaStatus
+from casehub.spending import Spending
 from casehub.task_events import HumanTaskEvent
 from casehub.tasks import Tasks
 from casehub.values import ABSENT
@@ -58,7 +61,8 @@ from casehub.values import ABSENT
 class CaseState:
     """Everything a case is, between two events. `control`: the loop control's own part, kept apart from the facts.
 
-    `anchors`, `occurred`: of the timer of a schedule, where it counts from, and its last occurrence.
+    `anchors`, `occurred`: of the timer of a schedule, where it counts from, and its last occurrence; `quarantined`: workers,
+    and until when.
     """
 
     id: CaseId
@@ -83,13 +87,10 @@ class CaseState:
     anchors: dict[TimerId, datetime] = field(default_factory=dict[TimerId, datetime])
     occurred: dict[TimerId, datetime] = field(default_factory=dict[TimerId, datetime])
     occurrences: dict[str, int] = field(default_factory=dict[str, int])
+    quarantined: dict[str, datetime] = field(default_factory=dict[str, datetime])
     stalled: tuple[str, ...] = ()
     held: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
-    calls: int = 0
-    calls_before_today: int = 0
-    usage: dict[tuple[str, str], float] = field(default_factory=dict[tuple[str, str], float])
-    usage_today: dict[tuple[str, str], float] = field(default_factory=dict[tuple[str, str], float])
-    midnight: datetime = datetime.min.replace(tzinfo=UTC)
+    spending: Spending = field(default_factory=Spending)
     deliberation: int = 0
     deliberating: bool = False
     failed_deliberations: int = 0
@@ -103,19 +104,11 @@ class CaseState:
         if self.turn != envelope.turn:
             self.turn = envelope.turn
             self.changed_at = envelope.at
-            if envelope.at >= self.midnight:
-                self._begin_day(envelope.at)
+            if envelope.at >= self.spending.midnight:
+                self.spending.begin_day(envelope.at)
         fold = _FOLDS.get(type(event))
         if fold is not None:
             fold(self, event)
-
-    def _begin_day(self, at: datetime) -> None:
-        """Budgets `per="day"` count from midnight UTC."""
-        self.midnight = at.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(days=1)
-        self.calls_before_today = self.calls
-        self.usage_today.clear()
-        for firing in self.firings.values():
-            firing.calls_before_today = firing.calls
 
     @property
     def at_work(self) -> bool:
@@ -127,13 +120,6 @@ class CaseState:
     def with_workers(self) -> set[ActivationId]:
         """The activations in flight that are not with people."""
         return {each.id for each in self.activations.values() if each.status is not ActivationStatus.DELEGATED}
-
-    def spent(self, scope: str, unit: str, *, today: bool = False) -> float:
-        """What the case (`scope="case"`) or a binding has spent of `calls`, `tokens` or `money`, in all or today."""
-        if unit == "calls":
-            counted: CaseState | Firing | None = self if scope == "case" else self.firings.get(scope)
-            return 0.0 if counted is None else float(counted.calls - (counted.calls_before_today if today else 0))
-        return (self.usage_today if today else self.usage).get((scope, unit), 0.0)
 
     def stamp(self, fact: str) -> int:
         """The stamp of a fact; 0 for one that never was."""
@@ -228,27 +214,19 @@ def _scheduled(state: CaseState, event: Any) -> None:
     )
 
 
-def _spend(state: CaseState, binding: str, charges: Mapping[str, float]) -> None:
-    for usage in (state.usage, state.usage_today):
-        for scope in ("case", binding):
-            for unit, amount in charges.items():
-                usage[scope, unit] = usage.get((scope, unit), 0.0) + amount
-
-
 def _attempt_started(state: CaseState, event: Any) -> None:
     activation = state.activations.get(event.activation)
     if activation is not None:
         activation.attempt = event.attempt
         activation.worker = event.worker
         activation.status = ActivationStatus.RUNNING
-        state.calls += 1
-        state.firings[event.binding].calls += 1
+        state.spending.call(event.binding)
 
 
 def _attempt_finished(state: CaseState, event: Any) -> None:
     activation = state.activations.get(event.activation)
     if event.charges:
-        _spend(state, event.binding, event.charges)
+        state.spending.charge(event.binding, event.charges)
     if activation is None:
         return
     firing = state.firing(event.binding)
@@ -285,6 +263,15 @@ def _task(state: CaseState, event: Any) -> None:
     if activation is not None:
         with_people = bool(state.tasks.of(event.activation))
         activation.status = ActivationStatus.DELEGATED if with_people else ActivationStatus.RUNNING
+
+
+def _quarantined(state: CaseState, event: Any) -> None:
+    state.quarantined[event.worker] = event.until
+
+
+def _released(state: CaseState, event: Any) -> None:
+    state.quarantined.pop(event.worker, None)
+    state.stalled = ()
 
 
 def _goal_reached(state: CaseState, event: Any) -> None:
@@ -376,6 +363,8 @@ _FOLDS: dict[type[Event], Callable[[CaseState, Any], None]] = {
     WorkerExecutionStarted: _attempt_started,
     DeadLetterRetried: _letter_retried,
     DeadLetterDiscarded: _letter_discarded,
+    WorkerQuarantined: _quarantined,
+    WorkerReleased: _released,
     GoalReached: _goal_reached,
     MilestoneActivated: _milestone_activated,
     MilestoneReached: _milestone_reached,

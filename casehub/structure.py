@@ -17,7 +17,7 @@ from casehub.definition import CaseDefinition
 from casehub.errors import FactError, InputRefusedError, LimitError, Problem, UnknownNameError, did_you_mean
 from casehub.events import Event, TimerId
 from casehub.goals import Goal, GoalExpression, Milestone
-from casehub.policies import Refire
+from casehub.policies import Quarantine, Refire
 from casehub.schedule import Schedule
 from casehub.sentry import Present, Sentry, milestones_in
 from casehub.stage import Stage, parents
@@ -36,7 +36,7 @@ class Structure:
     that may come from outside later; `readers`, `milestones_of`, `goals_of`: from a fact to what reads it; `awaiting`: from a milestone to the bindings whose guards test it;
     `stages`: in the order of names; `stage_of`: from a member to its stage; `triggered`: from an event class to the
     bindings that wait for it; `timed`: from a timer to the binding and the schedule that it is for; `asks_people`: whether it has
-    human tasks; `hash`: of names, reads, writes, policies and conditions, not of function bodies.
+    human tasks; `watched`: from a worker to its quarantine; `hash`: of names, reads, writes, policies and conditions, not of function bodies.
     """
 
     definition: CaseDefinition
@@ -61,6 +61,7 @@ class Structure:
     triggered: dict[type[Event], tuple[Binding, ...]]
     triggered_by_signal: dict[str, tuple[Binding, ...]]
     timed: dict[TimerId, tuple[Binding, Schedule]]
+    watched: dict[str, Quarantine]
     asks_people: bool = False
 
     def binding(self, name: str) -> Binding:
@@ -147,6 +148,7 @@ def structure_of(definition: CaseDefinition, execution: type, view: type) -> tup
         awaiting=_index(named.values(), lambda binding: () if binding.when is None else milestones_in(binding.when)),
         triggered=_index(named.values(), lambda binding: binding.on.events),
         triggered_by_signal=_index(named.values(), lambda binding: binding.on.signals),
+        watched={w.name: b.policy.quarantine for b in named.values() if b.policy.quarantine for w in b.workers},
         timed={each.timer(b.name): (b, each) for b in named.values() for each in b.on.times},
         asks_people=any(worker.form is not None for binding in bindings for worker in binding.workers),
     )
@@ -290,7 +292,7 @@ def _named(worker: Worker) -> tuple[object, ...]:
 
 def _without_functions(binding: Binding) -> str:
     policy = binding.policy
-    return f"{policy.refire} {policy.limit} {policy.merge.__name__} {policy.retry} {policy.timeout} {policy.outcomes} {policy.estimate} {policy.budget}"
+    return f"{policy.refire} {policy.limit} {policy.merge.__name__} {policy.retry} {policy.timeout} {policy.outcomes} {policy.estimate} {policy.budget}{policy.quarantine or ''}"
 
 
 def started_with(structure: Structure, facts: Mapping[str, Any]) -> dict[str, Plain]:

@@ -65,7 +65,7 @@ async def main() -> None:
         print(insights.points)
         for failure in await case.log.query(WorkerExecutionFailed):
             print(f"attempt {failure.attempt} of {failure.worker}: {failure.error}: {failure.message}")
-        print("tokens:", (await case.state()).usage["case", "tokens"])
+        print("tokens:", (await case.state()).spending.spent("case", "tokens"))
 
 
 if __name__ == "__main__":

@@ -207,7 +207,7 @@ async def test_a_sync_worker_may_count_what_it_spends_and_say_that_it_goes_on() 
     async with CaseHub(d, clock=VirtualClock()) as hub:
         case = await hub.start(d, a=1)
         await case.completed()
-        assert (await case.state()).usage["work", "tokens"] == 5
+        assert (await case.state()).spending.usage["work", "tokens"] == 5
 
 
 async def test_independent_workers_run_at_the_same_time() -> None:
@@ -633,7 +633,7 @@ async def test_charges_add_up_and_count_whatever_comes_of_the_attempt() -> None:
         case = await kit.start(d, a=1)
         await kit.advance("1m")
         state = await case.state()
-        assert {unit: state.spent("work", unit) for unit in ("calls", "tokens", "money")} == {
+        assert {unit: state.spending.spent("work", unit) for unit in ("calls", "tokens", "money")} == {
             "calls": 2,
             "tokens": 14,
             "money": 1.0,

@@ -8,6 +8,7 @@ Pure, from the input to what follows from it:
     letters       what may be done about an activation that ended in a fault
     failures      what is said of an attempt that ends badly, and what follows
     people        what people do about their tasks, and what follows from that
+    quarantine    workers that keep failing and are left alone for a while
     reactors      what follows from each kind of event
     agenda        which bindings are eligible, and why others are not
     answers       what is an answer of a loop control, and what is none

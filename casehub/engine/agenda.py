@@ -222,7 +222,8 @@ def schedule(state: CaseState, binding: Binding) -> Iterator[Event]:
     """The activation of a binding and its first attempt, with what it reads as it is now."""
     firing = state.firings.get(binding.name)
     activation = ActivationId(f"{state.id}/{binding.name}/{1 if firing is None else firing.count + 1}")
-    worker = binding.workers[0].name
+    workers = binding.workers
+    worker = next((each for each in workers if each.name not in state.quarantined), workers[0]).name
     facts = state.facts
     stamps = {name: 0 if (fact := facts.get(name)) is None else fact.stamp for name in binding.reads}
     yield WorkerScheduled(

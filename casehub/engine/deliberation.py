@@ -226,6 +226,7 @@ def fingerprint(state: CaseState, eligible: Sequence[Binding]) -> object:
         tuple(state.activations),
         state.status.active,  # deliberating itself makes a waiting case run
         len(state.held),
+        tuple(state.quarantined),
     )
 
 

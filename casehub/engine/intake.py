@@ -15,6 +15,7 @@ from casehub.activation import Activation
 from casehub.binding import Binding, Worker
 from casehub.engine.failures import failed
 from casehub.engine.letters import discarded, retried
+from casehub.engine.quarantine import held, quarantined, released
 from casehub.engine.results import Result, merged_confidence, result_of
 from casehub.engine.timekeeping import strike
 from casehub.errors import CaseEndedError, FactError, InputRefusedError
@@ -34,8 +35,10 @@ from casehub.events import (
 from casehub.inputs import (
     Adopt,
     DiscardLetter,
+    HoldWorkers,
     Input,
     Recover,
+    ReleaseWorker,
     Resume,
     RetryLetter,
     Returned,
@@ -69,6 +72,7 @@ class Intake:
         if self.state.version:
             raise InputRefusedError(f"case {self.state.id!r} has been started; give another case_id")
         yield CaseStarted(structure=self.structure.hash, by=input.by)
+        yield from quarantined(input.quarantined)
         if input.facts:
             yield ContextChanged(facts=input.facts, confidence=input.confidence or None, by=input.by)
 
@@ -155,6 +159,12 @@ class Intake:
 
     def discard_letter(self, input: DiscardLetter) -> Iterator[Event]:
         return discarded(self.state, input)
+
+    def hold_workers(self, input: HoldWorkers) -> Iterator[Event]:
+        return held(self.state, input)
+
+    def release_worker(self, input: ReleaseWorker) -> Iterator[Event]:
+        return released(self.state, input)
 
     def adopt(self, input: Adopt) -> Iterator[Event]:
         if self.state.structure != self.structure.hash:
@@ -285,6 +295,8 @@ INTAKE: dict[type[Input], Callable[[Intake, Any], Iterable[Event]]] = {
     TimerDue: Intake.timer_due,
     RetryLetter: Intake.retry_letter,
     DiscardLetter: Intake.discard_letter,
+    HoldWorkers: Intake.hold_workers,
+    ReleaseWorker: Intake.release_worker,
     Suspend: Intake.suspend,
     Resume: Intake.resume,
     SteerStage: Intake.steer_stage,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from casehub.binding import Binding
+from casehub.engine.quarantine import locked
 from casehub.engine.staging import inactive
 from casehub.events import BudgetExhausted, Event, LimitReached, TimerId, TimerSet
 from casehub.explanation import Verdict
@@ -17,13 +18,15 @@ from casehub.structure import Structure
 def hold(
     state: CaseState, structure: Structure, loop: LoopControl, binding: Binding
 ) -> tuple[Verdict, str, float] | None:
-    """What else holds an eligible binding back: a stage, a gate, a limit, a budget. With what it is and its bound."""
+    """What else holds an eligible binding back: a stage, a gate, a quarantine, a limit, a budget. With what it is and its bound."""
     outside = inactive(state, structure, loop, binding)
     if outside is not None:
         return Verdict.STAGE_INACTIVE, outside, 0
     gated = loop.gate(state, binding)
     if gated is not None:
         return Verdict.GATED, gated, 0
+    if (why := locked(state, binding)) is not None:
+        return Verdict.QUARANTINED, why, 0
     limits = structure.definition.limits
     firing = state.firings.get(binding.name)
     bound = binding.policy.limit or limits.firings_per_binding
@@ -47,7 +50,11 @@ def hold(
 def held_back(held: tuple[Verdict, str, float]) -> str:
     """What `hold` said, in words."""
     verdict, what, bound = held
-    return what if verdict in (Verdict.STAGE_INACTIVE, Verdict.GATED) else f"held back by {what} ({bound:g})"
+    return (
+        what
+        if verdict in (Verdict.STAGE_INACTIVE, Verdict.GATED, Verdict.QUARANTINED)
+        else f"held back by {what} ({bound:g})"
+    )
 
 
 def withheld(
@@ -65,7 +72,7 @@ def withheld(
             yield BudgetExhausted(scope=scope, unit=unit, limit=bound)
             budget = structure.definition.budget if scope == "case" else binding.policy.budget
             if budget is not None and budget.per == "day":
-                yield TimerSet(timer=TimerId(f"budget:{what}"), due=state.midnight)
+                yield TimerSet(timer=TimerId(f"budget:{what}"), due=state.spending.midnight)
 
 
 def overspent(
@@ -80,7 +87,7 @@ def overspent(
                 reserved[unit] = reserved.get(unit, 0.0) + amount
     reserved["calls"] = 1.0
     for unit, bound in budget.units().items():
-        spent = state.spent(scope, unit, today=budget.per == "day")
+        spent = state.spending.spent(scope, unit, today=budget.per == "day")
         if spent >= bound or spent + reserved.get(unit, 0.0) > bound:
             return unit, bound
     return None

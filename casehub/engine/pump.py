@@ -30,10 +30,12 @@ from casehub.events import (
     DeliberationCancelled,
     DeliberationStarted,
     WorkerExecutionCancelled,
+    WorkerExecutionExpired,
+    WorkerExecutionFailed,
     WorkerExecutionFinished,
     WorkerExecutionStarted,
 )
-from casehub.inputs import NEVER, Input, TimerDue
+from casehub.inputs import NEVER, HoldWorkers, Input, Start, TimerDue
 from casehub.spi import CommitResult, Committed, Turn
 
 log = structlog.get_logger("casehub.engine")
@@ -44,6 +46,7 @@ BATCH: Final = 16
 SLICE: Final = 0.001
 """Seconds after which a pump lets the event loop go round."""
 Work = Attempt | Asking
+_FAILURES: Final = frozenset((WorkerExecutionFailed, WorkerExecutionExpired))
 _OUTCOMES: Final = frozenset(subtypes(WorkerExecutionFinished))
 
 
@@ -253,11 +256,23 @@ class Pump:
     def take(self, ticket: Ticket, taken: list[tuple[Ticket, Turn]]) -> None:
         """Add the turn that an input leads to, or tell whoever waits what refuses it. Only who has the role may."""
         self._uncommitted = True
+        if self.runtime.ward.held:
+            self._tell_of_quarantines(ticket.input, taken)
         try:
             taken.append((ticket, self.live.take(ticket.input)))
         except CaseHubError as error:
             self.runtime.refused += 1
             ticket.refuse(error)
+
+    def _tell_of_quarantines(self, input: Input, taken: list[tuple[Ticket, Turn]]) -> None:
+        """Before a case takes anything else, it is told which of its workers are quarantined."""
+        live = self.live
+        workers = self.runtime.ward.missing(live.structure.name, live.state.quarantined, self.runtime.clock.now())
+        if type(input) is Start:
+            input.quarantined = workers
+        elif workers and live.state.version:
+            hold = HoldWorkers(workers=workers, at=input.at)
+            taken.append((Ticket(hold), live.take(hold)))
 
     async def finish(self, taken: Sequence[tuple[Ticket, Turn]], results: Sequence[CommitResult] | None) -> list[Work]:
         """After the commit: answer, and say what is started. `results`: of the turns that matter to the store."""
@@ -282,6 +297,10 @@ class Pump:
         self.runtime.turns += 1
         for event in turn.events:
             kind = type(event)
+            if kind in _FAILURES and live.structure.watched:
+                policy = live.structure.watched.get(event.worker)  # type: ignore[attr-defined]  # by its class
+                if policy is not None:
+                    self.runtime.ward.note(live.structure.name, event.worker, policy, event.at)  # type: ignore[attr-defined]  # by its class
             if kind in _OUTCOMES:
                 self.runtime.outcomes[event.name] = self.runtime.outcomes.get(event.name, 0) + 1
             if kind is WorkerExecutionStarted:

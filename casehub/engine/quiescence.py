@@ -31,7 +31,7 @@ def at_rest(
     if state.activations:  # all of them are with people
         running = state.status is CaseStatus.RUNNING
         return CaseStatusChanged(before=state.status, after=CaseStatus.WAITING) if running else None
-    deferred = awaiting or _moved_by_a_timer(state, structure, loop)
+    deferred = awaiting or _moved_by_a_timer(state, structure, loop, held_up=bool(eligible))
     steered = stages_wait(state, structure, loop)
     at_quiescence = structure.definition.at_quiescence
     if at_quiescence and not (eligible or deferred or steered):
@@ -46,12 +46,14 @@ def at_rest(
     return None
 
 
-def _moved_by_a_timer(state: CaseState, structure: Structure, loop: LoopControl) -> bool:
+def _moved_by_a_timer(state: CaseState, structure: Structure, loop: LoopControl, *, held_up: bool) -> bool:
     if not state.timers:
         return False
-    # A breached service level moves a case only where something listens to it.
+    # A breached service level moves a case only where something listens to it, the end of a quarantine only what it holds.
     heard = any(issubclass(MilestoneSlaViolated, kind) for kind in (*structure.triggered, *loop.handles))
-    return heard or any(not timer.startswith("sla:") for timer in state.timers)
+    return heard or any(
+        not timer.startswith(("sla:",) if held_up else ("sla:", "quarantine:")) for timer in state.timers
+    )
 
 
 def _reasons(state: CaseState, structure: Structure, explained: Callable[[Binding], Explanation]) -> Iterator[str]:

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from casehub.engine.agenda import holds, touched
 from casehub.engine.people import clear_timers, close_tasks, delegate, set_timers
+from casehub.engine.quarantine import come_to_its_end
 from casehub.envelope import subtypes
 from casehub.events import (
     ContextChanged,
@@ -85,10 +86,12 @@ def try_goals(state: CaseState, structure: Structure, event: ContextChanged) -> 
 
 
 def take_timer(state: CaseState, structure: Structure, event: TimerFired) -> Iterator[Event]:
-    """What a timer was set for: a service level, the next attempt of a worker."""
+    """What a timer was set for: a service level, the next attempt of a worker, the end of a quarantine."""
     purpose, _, name = event.timer.partition(":")
     if purpose == "sla" and state.milestone(name).status is MilestoneStatus.ACTIVE:
         yield MilestoneSlaViolated(milestone=name, by=f"timer:{event.timer}")
+    elif purpose == "quarantine":
+        yield from come_to_its_end(state, event.timer)
     elif purpose == "retry" and state.status.active:
         for activation in state.activations.values():
             if activation.id == name and activation.status is ActivationStatus.PENDING:

@@ -11,6 +11,7 @@ from typing import Any
 import structlog
 
 from casehub.bus import Bus
+from casehub.engine.quarantine import Ward
 from casehub.engine.timers import TimerWheel
 from casehub.engine.watchdog import Watchdog
 from casehub.errors import HubClosedError
@@ -25,7 +26,8 @@ class Runtime:
     """What the pumps of one hub share. `spawn` runs a job in a task of the hub's group.
 
     `resources`: by definition and name; `pumping`, `working`: how many pumps hold their role, how many attempts and
-    deliberations run; `draining`: nothing new is started; `closed`: nothing runs any more; the rest are counts for metrics.
+    deliberations run; `ward`: the workers that are quarantined; `draining`: nothing new is started; `closed`: nothing runs
+    any more; the rest are counts for metrics.
     """
 
     store: CaseStore
@@ -37,6 +39,7 @@ class Runtime:
     chance: random.Random
     resources: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     watchdog: Watchdog = field(default_factory=Watchdog)
+    ward: Ward = field(default_factory=Ward)
     turns: int = 0
     refused: int = 0
     failures: int = 0

@@ -246,7 +246,7 @@ def test_money_may_be_fractions() -> None:
     core.returns("work", 1, charges={"money": 0.5})
     core.signal(a=2)
     assert core.running == []
-    assert core.state.spent("case", "money") == pytest.approx(1.25)
+    assert core.state.spending.spent("case", "money") == pytest.approx(1.25)
 
 
 def test_a_case_without_a_budget_spends_what_it_likes() -> None:

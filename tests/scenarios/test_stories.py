@@ -147,7 +147,7 @@ async def test_an_unknown_alert_goes_to_the_model_and_its_host_is_isolated_befor
         await kit.settle()
         assert kit.events(case, WorkerExecutionDeclined)[0].worker == "by_rules"
         assert (await case.context())["contained"] == "host isolated"
-        assert (await case.state()).spent("case", "tokens") == 60
+        assert (await case.state()).spending.spent("case", "tokens") == 60
         await case.signal(verdict="malware", by="user:analyst")
         assert (await case.completed())["report"] == "severity 9: malware"
 

@@ -1,0 +1,93 @@
+"""Quarantine: a worker that keeps failing, over all cases of a hub, is left alone for a while.
+
+Failures are counted in memory, over cases; what follows is an event in each case that it holds up: `WORKER_QUARANTINED`
+before the case takes anything else, and `WORKER_RELEASED` when its timer comes due. So a case's log says by itself why a
+binding did not fire, and a process that starts anew counts from nothing.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+
+import structlog
+
+from casehub.binding import Binding
+from casehub.errors import CaseEndedError, InputRefusedError
+from casehub.events import Event, TimerCancelled, TimerId, TimerSet, WorkerQuarantined, WorkerReleased
+from casehub.inputs import HoldWorkers, ReleaseWorker
+from casehub.policies import Quarantine
+from casehub.state import CaseState
+
+log = structlog.get_logger("casehub.engine")
+
+
+class Ward:
+    """The workers of a hub that are quarantined, and the failures that count towards it."""
+
+    def __init__(self) -> None:
+        self.held: dict[tuple[str, str], datetime] = {}
+        self._failures: dict[tuple[str, str], deque[datetime]] = {}
+
+    def note(self, definition: str, worker: str, policy: Quarantine, at: datetime) -> None:
+        """A failure; the one that is too many begins a quarantine."""
+        key = (definition, worker)
+        failures = self._failures.setdefault(key, deque(maxlen=policy.failures))
+        failures.append(at)
+        if len(failures) == policy.failures and at - failures[0] <= policy.span and key not in self.held:
+            failures.clear()
+            self.held[key] = until = at + policy.pause
+            log.warning("worker.quarantined", definition=definition, worker=worker, until=until.isoformat())
+
+    def missing(self, definition: str, known: Mapping[str, datetime], now: datetime) -> dict[str, datetime]:
+        """The quarantined workers of a definition that a case does not know of, with the ends of their quarantines."""
+        for key in [key for key, until in self.held.items() if until <= now]:
+            del self.held[key]
+        return {worker: until for (of, worker), until in self.held.items() if of == definition and worker not in known}
+
+    def release(self, definition: str, worker: str) -> None:
+        """End a quarantine."""
+        self.held.pop((definition, worker), None)
+
+
+def quarantined(workers: Mapping[str, datetime]) -> Iterator[Event]:
+    """The events of a case that is told of quarantined workers."""
+    for worker, until in workers.items():
+        yield TimerSet(timer=_timer(worker), due=until)
+        yield WorkerQuarantined(worker=worker, until=until)
+
+
+def held(state: CaseState, input: HoldWorkers) -> Iterator[Event]:
+    """What an open case records of quarantined workers."""
+    return quarantined({} if state.status.ended else input.workers)
+
+
+def released(state: CaseState, input: ReleaseWorker) -> Iterator[Event]:
+    """The end of a quarantine before its time. Raises `InputRefusedError` where there is none."""
+    if state.status.ended:
+        raise CaseEndedError(f"case {state.id!r} is {state.status}, a terminal status; there is nothing to release")
+    if input.worker not in state.quarantined:
+        raise InputRefusedError(f"worker {input.worker!r} is not quarantined in case {state.id!r}")
+    yield TimerCancelled(timer=_timer(input.worker))
+    yield WorkerReleased(worker=input.worker, reason=input.reason, by=input.by)
+
+
+def come_to_its_end(state: CaseState, timer: TimerId) -> Iterator[Event]:
+    """The timer of a quarantine has come due."""
+    worker = timer.partition(":")[2]
+    if worker in state.quarantined:
+        yield WorkerReleased(worker=worker, by=f"timer:{timer}")
+
+
+def locked(state: CaseState, binding: Binding) -> str | None:
+    """Why no worker of a binding may be called, in words; None when one may."""
+    if not state.quarantined or any(worker.name not in state.quarantined for worker in binding.workers):
+        return None
+    until = min(state.quarantined[worker.name] for worker in binding.workers)
+    names = ", ".join(worker.name for worker in binding.workers)
+    return f"{names} kept failing, and is quarantined until {until:%Y-%m-%d %H:%M:%SZ}"
+
+
+def _timer(worker: str) -> TimerId:
+    return TimerId(f"quarantine:{worker}")
