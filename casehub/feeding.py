@@ -29,7 +29,7 @@ from casehub.events import CaseId, TimerId, WorkerEvent, WorkerExecutionFailed
 from casehub.hub import CaseHub
 from casehub.inputs import Input, Reported, Start, TimerDue, Write
 from casehub.lifecycle import ActivationStatus
-from casehub.spi import Answer, DueTimer, LoopControl, WorksStages
+from casehub.spi import Answer, DueTimer, KeepsAgenda, LoopControl, WorksStages
 from casehub.state import CaseState
 from casehub.structure import Structure, started_with
 from casehub.timeline import Moment, Timeline
@@ -69,6 +69,8 @@ class LogLoopControl:
         self.react = own.react
         self.settle = own.settle
         self.view = own.view
+        if isinstance(own, KeepsAgenda):
+            self.withdraw = own.withdraw
         if isinstance(own, WorksStages):
             over: Callable[[Structure], LoopControl] = own.over
             self.over = lambda structure: LogLoopControl(over(structure), told)

@@ -19,7 +19,7 @@ from casehub.engine.live import LiveCase
 from casehub.envelope import new_case_id
 from casehub.events import CaseId, ContextChanged, DeliberationFinished, Event, SelectionDropped, WorkerScheduled
 from casehub.hub import CaseHub
-from casehub.spi import Answer, LoopControl, WorksStages
+from casehub.spi import Answer, KeepsAgenda, LoopControl, WorksStages
 from casehub.values import ABSENT, Absent, Plain
 from casehub.view import CaseView
 
@@ -116,7 +116,8 @@ class Turnstile:
 class SteppingLoopControl:
     """Another loop control, whose every selection waits at a turnstile first. It decides nothing itself.
 
-    The time that a selection may take does not count while a case is stepped.
+    The time that a selection may take does not count while a case is stepped. A stall is not handed over: there is no
+    binding to show as what the step is about.
     """
 
     immediate = False
@@ -132,6 +133,8 @@ class SteppingLoopControl:
         self.gate = inner.gate
         self.settle = inner.settle
         self.view = inner.view
+        if isinstance(inner, KeepsAgenda):
+            self.withdraw = inner.withdraw
         if isinstance(inner, WorksStages):
             self.over, self.inactive, self.awaited, self.direct = (
                 inner.over,

@@ -23,7 +23,7 @@ from casehub.binding import Binding
 from casehub.durations import Duration, duration
 from casehub.events import EVENT_TYPES, CaseFaulted, DeliberationFailed, DeliberationTimedOut, Event
 from casehub.plan import PlanView
-from casehub.spi import Answer, Defer, LoopControl, Selection
+from casehub.spi import Answer, Defer, HearsStalls, KeepsAgenda, LoopControl, Selection
 from casehub.state import CaseState
 from casehub.testing.evidence import differences, listed
 from casehub.testing.occasions import Log, invented, recorded, worked
@@ -50,6 +50,9 @@ class Watched:
         self.asked = 0
         self.complaints: list[str] = []
         self._try_first = try_first
+        self.hears_stalls = isinstance(inner, HearsStalls) and inner.hears_stalls
+        if isinstance(inner, KeepsAgenda):
+            self.withdraw = inner.withdraw
 
     def initial(self) -> Any:
         return self.inner.initial()

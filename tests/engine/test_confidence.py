@@ -174,16 +174,18 @@ def test_who_reads_a_fact_runs_again_when_only_its_confidence_has_changed() -> N
 
 
 @pytest.mark.parametrize(
-    ("merge", "value", "confidence"),
+    ("merge", "theirs", "value", "confidence"),
     [
-        (last_writer_wins, {"a": 2}, 0.8),
-        (first_writer_wins, {"b": 1}, 0.3),
-        (deep_merge, {"a": 2, "b": 1}, 0.3),
-        (lambda theirs, mine: {"c": 0}, {"c": 0}, 0.3),
+        (last_writer_wins, 0.3, {"a": 2}, 0.8),
+        (last_writer_wins, 0.9, {"a": 2}, 0.8),
+        (first_writer_wins, 0.9, {"b": 1}, 0.9),
+        (deep_merge, 0.3, {"a": 2, "b": 1}, 0.3),
+        (deep_merge, 0.9, {"a": 2, "b": 1}, 0.8),
+        (lambda theirs, mine: {"c": 0}, 0.3, {"c": 0}, 0.3),
     ],
 )
 def test_a_merged_value_is_as_sure_as_the_less_sure_of_what_is_in_it(
-    merge: Any, value: dict[str, int], confidence: float
+    merge: Any, theirs: float, value: dict[str, int], confidence: float
 ) -> None:
     d = CaseDefinition("d", goal="end", signals={"x": dict[str, int], "end": int}, strict=False)
 
@@ -192,7 +194,7 @@ def test_a_merged_value_is_as_sure_as_the_less_sure_of_what_is_in_it(
         return Confident({"a": 2}, 0.8)
 
     core = begun(d)
-    core.write(signals=("x",), facts={"x": {"b": 1}}, confidence={"x": 0.3})
+    core.write(signals=("x",), facts={"x": {"b": 1}}, confidence={"x": theirs})
     core.run()
     assert (core.facts["x"], core.state.facts["x"].confidence) == (value, confidence)
 

@@ -35,6 +35,7 @@ from casehub import (
     DeliberationFailed,
     DeliberationStarted,
     Event,
+    LoopControl,
     Permanent,
     Selection,
     SelectionDropped,
@@ -43,7 +44,8 @@ from casehub import (
     present,
 )
 from casehub.spi import Answer
-from casehub.testing import CaseTestKit
+from casehub.stepping import Stepper
+from casehub.testing import CaseTestKit, LoopControlContract
 from tests.staging import Kept, idle
 
 # ---- a stall
@@ -510,3 +512,38 @@ async def test_a_stage_may_wait_until_a_fact_is_sure_enough() -> None:
         assert (await case.state()).control.stage("act") == "PENDING"
         await case.signal(risk=Confident(0.1, 0.75))
         assert (await case.completed())["end"] == 1
+
+
+async def test_a_stepped_case_has_the_same_agenda() -> None:
+    strategy = UsualOnly(lambda plan, eligible: list(eligible))
+    d = CaseDefinition("d", goal="done")
+
+    @d.worker(writes="done")
+    async def usual(x: int) -> int:
+        return x
+
+    @d.worker(writes="more")
+    async def costly(x: int) -> int:
+        return x
+
+    async with CaseHub(d, loop=PlanningStrategyLoopControl(strategy)) as hub:
+        stepper = Stepper(hub)
+        case = await stepper.start(d, x=1)
+        while await stepper.step(case) is not None:
+            pass
+        await case.completed()
+        assert [event.binding for event in await case.log.query(PlanItemObsolete)] == ["costly"]
+
+
+class Noting(EverythingEligible):
+    """Runs everything, and notes each stall."""
+
+    async def stalled(self, plan: CasePlanModel, case: CaseView, eligible: Sequence[Binding]) -> Answer:
+        return noting(plan, eligible)
+
+
+class TestTheContract(LoopControlContract):
+    """A loop control that hears of stalls keeps the contract of all loop controls."""
+
+    def loop_control(self) -> LoopControl:
+        return PlanningStrategyLoopControl(Noting())
