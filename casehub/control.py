@@ -169,6 +169,10 @@ class ControlClient:
         """Settle the failure of a dead letter, as `hub.dead_letters.discard` does."""
         await self._ask("discard_letter", letter=id, by=by, reason=reason)
 
+    async def release_worker(self, definition: str, worker: str, *, by: str = "user", reason: str = "") -> None:
+        """End a quarantine, as `hub.quarantine.release` does."""
+        await self._ask("release_worker", definition=definition, worker=worker, by=by, reason=reason)
+
     async def info(self) -> Mapping[str, Any]:
         """What the process is doing: `working`, `parked` (case to reason), `draining`."""
         found: Mapping[str, Any] = await self._ask("info")

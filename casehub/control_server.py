@@ -64,6 +64,7 @@ class Verbs:
                 "kill",
                 "plan",
                 "quiescent",
+                "release_worker",
                 "resume",
                 "retry_letter",
                 "signal",
@@ -146,6 +147,9 @@ class Verbs:
 
     async def retry_letter(self, letter: str, facts: dict[str, Any], by: str = "user", reason: str = "") -> None:
         await self._hub.dead_letters.retry(letter, facts, by=by, reason=reason)
+
+    async def release_worker(self, definition: str, worker: str, by: str = "user", reason: str = "") -> None:
+        await self._hub.quarantine.release(definition, worker, by=by, reason=reason)
 
     async def discard_letter(self, letter: str, by: str = "user", reason: str = "") -> None:
         await self._hub.dead_letters.discard(letter, by=by, reason=reason)

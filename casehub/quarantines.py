@@ -1,17 +1,19 @@
-"""Ending a quarantine before its time, in every case that it holds up."""
+"""Quarantines for operators: which there are, and ending one before its time, in every case that it holds up."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
 from typing import Final, Protocol
 
 from casehub.engine.pump import Pump
 from casehub.engine.runtime import Runtime
 from casehub.errors import CaseHubError, InputRefusedError, did_you_mean
-from casehub.events import CaseId, WorkerQuarantined
+from casehub.events import CaseId, QuarantineEvent, WorkerQuarantined, WorkerReleased
 from casehub.inputs import ReleaseWorker
-from casehub.query import EventQuery
+from casehub.query import EventQuery, concrete
+from casehub.spi import CaseStore
 
 PAGE: Final = 1_000
 """Events that are read at once while looking for the cases of a quarantine."""
@@ -37,7 +39,7 @@ class Quarantines:
 
     @property
     def held(self) -> Mapping[tuple[str, str], datetime]:
-        """The workers that are left alone, by definition and name, and until when."""
+        """The workers that this process leaves alone in new cases too, by definition and name, and until when."""
         now = self._hub.runtime.clock.now()
         return {key: until for key, until in self._hub.runtime.ward.held.items() if until > now}
 
@@ -59,6 +61,22 @@ class Quarantines:
                 await (await self._hub.pump(case)).submit(ReleaseWorker(worker=worker, by=by, reason=reason))
             except InputRefusedError:
                 continue  # it has ended, or its own timer was quicker
+
+
+async def quarantines(store: CaseStore, tenant: str, now: datetime) -> dict[tuple[str, str], datetime]:
+    """The quarantines that a log tells of, by definition and worker, and until when; one that held up no case is in none."""
+    found: dict[tuple[str, str], datetime] = {}
+    query = EventQuery(types=concrete((QuarantineEvent,)), tenant=tenant, limit=PAGE)
+    while True:
+        page = await store.log.query(query)
+        for event in page:
+            if isinstance(event, WorkerQuarantined) and event.until > now:
+                found[event.definition, event.worker] = event.until
+            elif isinstance(event, WorkerReleased):
+                found.pop((event.definition, event.worker), None)
+        if len(page) < PAGE:
+            return found
+        query = replace(query, after=page[-1].seq)
 
 
 async def _cases(hub: Hospital, definition: str, worker: str) -> list[CaseId]:
@@ -83,7 +101,8 @@ async def _cases(hub: Hospital, definition: str, worker: str) -> list[CaseId]:
     held: list[CaseId] = []
     for case in cases:
         try:
-            if worker in (await hub.pump(case)).live.state.quarantined:
+            state = (await hub.pump(case)).live.state
+            if worker in state.quarantined and not state.status.ended:
                 held.append(case)
         except CaseHubError:
             continue  # it is parked, and the hub says so

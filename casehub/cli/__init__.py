@@ -60,6 +60,12 @@ db = App(
 app.command(
     "casehub.cli.up:app", name="up", help="Work cases in this process: engine, SQLite, control socket.", sort_key=0
 )
+quarantine = App(
+    name="quarantine",
+    help="Look after workers that keep failing.",
+    help_epilogue="Each has its own --help, with examples.",
+    sort_key=4,
+)
 letters = App(
     name="dead-letters",
     help="Look after activations that ended in a fault.",
@@ -79,6 +85,7 @@ app.command(events)
 app.command(definitions)
 app.command(db)
 app.command(letters)
+app.command(quarantine)
 app.command(tasks)
 app.command("casehub.cli.doctor:app", name="doctor", help="Look over everything that is needed.", sort_key=5)
 
@@ -170,6 +177,10 @@ for _place, (_name, _help) in enumerate(
 ):
     tasks.command(f"casehub.cli.tasks:{_name}_app", name=_name, help=_help, sort_key=_place)
 
+quarantine.command("casehub.cli.quarantine:list_app", name="list", help="List quarantined workers.", sort_key=0)
+quarantine.command(
+    "casehub.cli.quarantine:release_app", name="release", help="Let a worker be called again.", sort_key=1
+)
 letters.command("casehub.cli.letters:list_app", name="list", help="List dead letters, the latest first.", sort_key=0)
 letters.command(
     "casehub.cli.letters:show_app", name="show", help="Show a dead letter, with what it ran on.", sort_key=1

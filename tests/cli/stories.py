@@ -6,10 +6,11 @@ import asyncio
 import os
 import socket
 from dataclasses import dataclass
+from pathlib import Path
 
 from blackboard_ext import PlanningStrategyLoopControl
 from blackboard_ext.strategies import EverythingEligible
-from casehub import CaseDefinition, CaseHub, Confident, HumanTask, Permanent
+from casehub import CaseDefinition, CaseHub, Confident, HumanTask, Permanent, Quarantine, Retry
 
 
 @dataclass
@@ -103,6 +104,18 @@ def block(task: str) -> str:
         gate.connect(os.environ["GATE"])
         gate.sendall(f"{task}\n".encode())
         return gate.recv(100).decode().strip()
+
+
+# ---- a service that is down while there is a file that says so
+
+flaky = CaseDefinition("flaky", goal="answer")
+
+
+@flaky.worker(writes="answer", retry=Retry(1), quarantine=Quarantine(2, within="1h", release="1h"))
+async def call(number: int) -> int:
+    if Path(os.environ["GATE"]).with_name("down").exists():
+        raise OSError("no line")
+    return number
 
 
 # ---- people
