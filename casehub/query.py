@@ -338,6 +338,8 @@ def _sure_enough(query: EventQuery, confidence: float | None) -> bool:
 def confidence_of(event: Event) -> float | None:
     """The lowest confidence that an event carries, 0 to 1; None where it carries none."""
     found: Any = event.body.get("confidence") if isinstance(event, UnknownEvent) else getattr(event, "confidence", None)
+    if found is None:
+        return None
     given = cast("Mapping[str, object]", found).values() if isinstance(found, Mapping) else (found,)
     return min((float(each) for each in given if isinstance(each, float | int)), default=None)
 

@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from blackboard_ext.control import PlanningStrategyLoopControl
 from blackboard_ext.plan import CasePlanModel
-from blackboard_ext.spi import PlanningStrategy
+from blackboard_ext.spi import HearsStalls, PlanningStrategy
 from casehub.binding import Binding
 from casehub.events import CaseFaulted, DeliberationFailed, DeliberationTimedOut
 from casehub.spi import Answer, CaseView, Defer, Selection
@@ -63,19 +63,35 @@ class Watched:
                 self.complaints.append(f"select wrote {event.name} {event.id}, which is recorded already")
         return answer
 
-    def check(self, eligible: Sequence[Binding], answer: object) -> None:
+    def check(self, eligible: Sequence[Binding], answer: object, verb: str = "select") -> None:
         """Note what is wrong with an answer."""
         if isinstance(answer, Defer):
             return
         chosen = answer.chosen if isinstance(answer, Selection) else answer
         if not isinstance(chosen, Sequence) or isinstance(chosen, str):
-            self.complaints.append(f"select answered {answer!r}; answer with bindings, a Selection or Defer(...)")
+            self.complaints.append(f"{verb} answered {answer!r}; answer with bindings, a Selection or Defer(...)")
             return
         for binding in chosen:
             if not any(binding is each for each in eligible):
-                self.complaints.append(f"select chose {binding!r}, which is not among {list(eligible)}")
+                self.complaints.append(f"{verb} chose {binding!r}, which is not among {list(eligible)}")
         if len(set(map(id, chosen))) < len(chosen):
-            self.complaints.append(f"select chose a binding twice: {list(chosen)}")
+            self.complaints.append(f"{verb} chose a binding twice: {list(chosen)}")
+
+
+class Hearing(Watched):
+    """The same for one that hears of stalls."""
+
+    def __init__(self, inner: PlanningStrategy, hearing: HearsStalls, try_first: Try | None = None) -> None:
+        super().__init__(inner, try_first)
+        self._hearing = hearing
+
+    async def stalled(self, plan: CasePlanModel, case: CaseView, eligible: Sequence[Binding]) -> Answer:
+        before = deepcopy(seen(case))
+        answer = await self._hearing.stalled(plan, case, eligible)
+        changed = differences(before, seen(case))
+        self.complaints += [f"stalled changed what it was given: {each}" for each in changed]
+        self.check(eligible, answer, "stalled")
+        return answer
 
 
 def seen(case: CaseView) -> object:
@@ -161,7 +177,8 @@ class StrategyContract(ABC):
         _none(f"{event.case}: {event}" for log in self._work() for event in log if isinstance(event, failures))
 
     def _work(self, try_first: Try | None = None) -> list[Log]:
-        watched = Watched(self.strategy(), try_first)
+        inner = self.strategy()
+        watched = Hearing(inner, inner, try_first) if isinstance(inner, HearsStalls) else Watched(inner, try_first)
         logs = asyncio.run(worked(PlanningStrategyLoopControl(watched)))
         if not watched.asked:
             raise AssertionError("no case came so far that the strategy was asked")

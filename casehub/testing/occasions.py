@@ -87,6 +87,14 @@ def occasions() -> Iterator[Occasion]:
     yield Occasion(fan, {"start": 2})
     yield Occasion(fan, {"start": 3}, {"go_straight": [_endless]}, lambda case: case.cancel(reason="changed our mind"))
 
+    stuck = CaseDefinition("stuck", goal="found")
+
+    @stuck.worker(writes="found", retry=Retry(1))
+    async def search(start: int) -> int:
+        raise LookupError("nothing there")
+
+    yield Occasion(stuck, {"start": 4})
+
     ring = CaseDefinition("ring", goal="final", signals={"comment": str})
     ring.milestone("drafted", present("draft"), sla="1m")
 

@@ -155,6 +155,11 @@ class Raising:
         raise ValueError("no")
 
 
+class Helpless(EverythingEligible):
+    async def stalled(self, plan: CasePlanModel, case: CaseView, eligible: Sequence[Binding]) -> Any:
+        return ["one"]
+
+
 @pytest.mark.parametrize(
     ("strategy", "promise", "complaint"),
     [
@@ -164,6 +169,7 @@ class Raising:
         (Emptying(), "test_it_answers_with_some", "changed what it was given"),
         (Meddling(), "test_it_answers_with_some", "notes.mine was not there"),
         (Recording(), "test_it_answers_with_some", "recorded already"),
+        (Helpless(), "test_it_answers_with_some", "stalled chose 'one', which is not among"),
         (First(), "test_it_takes_an_empty_list", "select raised IndexError"),
         (AtOnce(), "test_what_it_gives_can_be_awaited", "cannot be awaited"),
         (Stubborn(), "test_it_ends_promptly", "still runs 1 s after it was cancelled"),
