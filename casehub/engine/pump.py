@@ -11,8 +11,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, TypeVar
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Final, TypeVar
 
 import anyio
 import structlog
@@ -29,6 +29,7 @@ from casehub.events import (
     ActivationId,
     DeliberationCancelled,
     DeliberationStarted,
+    Event,
     WorkerExecutionCancelled,
     WorkerExecutionExpired,
     WorkerExecutionFailed,
@@ -46,8 +47,7 @@ BATCH: Final = 16
 SLICE: Final = 0.001
 """Seconds after which a pump lets the event loop go round."""
 Work = Attempt | Asking
-_FAILURES: Final = frozenset((WorkerExecutionFailed, WorkerExecutionExpired))
-_OUTCOMES: Final = frozenset(subtypes(WorkerExecutionFinished))
+_ALL_WELL: Final = frozenset({Committed})
 
 
 class Pump:
@@ -277,7 +277,7 @@ class Pump:
     async def finish(self, taken: Sequence[tuple[Ticket, Turn]], results: Sequence[CommitResult] | None) -> list[Work]:
         """After the commit: answer, and say what is started. `results`: of the turns that matter to the store."""
         done = taken
-        if results is None or not all(type(result) is Committed for result in results):
+        if results is None or not set(map(type, results)) <= _ALL_WELL:
             done = await self._recover(taken, results)
         self._taken, self._uncommitted = (), False
         work: list[Work] = []
@@ -293,40 +293,55 @@ class Pump:
 
     def _started_by(self, turn: Turn, work: list[Work]) -> None:
         """What a committed turn starts and calls off."""
-        live, wheel = self.live, self.runtime.wheel
         self.runtime.turns += 1
         for event in turn.events:
-            kind = type(event)
-            if kind in _FAILURES and live.structure.watched:
-                policy = live.structure.watched.get(event.worker)  # type: ignore[attr-defined]  # by its class
-                if policy is not None:
-                    self.runtime.ward.note(live.structure.name, event.worker, policy, event.at)  # type: ignore[attr-defined]  # by its class
-            if kind in _OUTCOMES:
-                self.runtime.outcomes[event.name] = self.runtime.outcomes.get(event.name, 0) + 1
-            if kind is WorkerExecutionStarted:
-                activation = live.state.activations.get(event.activation)  # type: ignore[attr-defined]  # by its class
-                if activation is not None and activation.attempt == event.attempt:  # type: ignore[attr-defined]  # by its class
-                    binding = live.structure.bindings[activation.binding]
-                    worker = binding.worker_named(activation.worker)
-                    if worker.form is not None:
-                        continue  # people do it
-                    # What it sees is what is committed, whatever comes before it runs.
-                    view = live.view(self.runtime.bus.position) if worker.looks_in else None
-                    attempt = self.attempts[activation.id] = Attempt(activation, binding, worker, wheel, view)
-                    work.append(attempt)
-            elif kind is WorkerExecutionCancelled:
-                running = self.attempts.get(event.activation)  # type: ignore[attr-defined]  # by its class
-                if running is not None:
-                    running.call_off()
-            elif isinstance(event, DeliberationStarted) and live.deliberations.under_way == event.deliberation:
-                if (question := live.deliberations.question) is not None:
-                    self._asking = Asking(event, question)
-                    work.append(self._asking)
-            elif kind is DeliberationCancelled and self._asking is not None:
-                self._asking.call_off()
+            act = _ACTS.get(type(event))
+            if act is not None:
+                act(self, event, work)
         for due in turn.timers.values():
             if due is not None:
-                wheel.note(due)
+                self.runtime.wheel.note(due)
+
+    def _begin(self, event: WorkerExecutionStarted, work: list[Work]) -> None:
+        live = self.live
+        activation = live.state.activations.get(event.activation)
+        if activation is None or activation.attempt != event.attempt:
+            return
+        binding = live.structure.bindings[activation.binding]
+        worker = binding.worker_named(activation.worker)
+        if worker.form is not None:
+            return  # people do it
+        # What it sees is what is committed, whatever comes before it runs.
+        view = live.view(self.runtime.bus.position) if worker.looks_in else None
+        attempt = self.attempts[activation.id] = Attempt(activation, binding, worker, self.runtime.wheel, view)
+        work.append(attempt)
+
+    def _count(self, event: WorkerExecutionFinished, work: list[Work]) -> None:
+        outcomes = self.runtime.outcomes
+        outcomes[event.name] = outcomes.get(event.name, 0) + 1
+
+    def _fail(self, event: WorkerExecutionFinished, work: list[Work]) -> None:
+        self._count(event, work)
+        structure = self.live.structure
+        policy = structure.watched.get(event.worker)
+        if policy is not None:
+            self.runtime.ward.note(structure.name, event.worker, policy, event.at)
+
+    def _cancel(self, event: WorkerExecutionCancelled, work: list[Work]) -> None:
+        self._count(event, work)
+        running = self.attempts.get(event.activation)
+        if running is not None:
+            running.call_off()
+
+    def _begin_to_ask(self, event: DeliberationStarted, work: list[Work]) -> None:
+        deliberations = self.live.deliberations
+        if deliberations.under_way == event.deliberation and deliberations.question is not None:
+            self._asking = Asking(event, deliberations.question)
+            work.append(self._asking)
+
+    def _ask_no_more(self, event: DeliberationCancelled, work: list[Work]) -> None:
+        if self._asking is not None:
+            self._asking.call_off()
 
     # ---- work
 
@@ -367,3 +382,15 @@ class Pump:
         done, again = sort_out(self.live, taken, results)
         self.inbox.extendleft(reversed(again))
         return done
+
+
+_ACTS: Mapping[type[Event], Callable[[Pump, Any, list[Work]], None]] = {
+    WorkerExecutionStarted: Pump._begin,
+    **dict.fromkeys(subtypes(WorkerExecutionFinished), Pump._count),
+    WorkerExecutionFailed: Pump._fail,
+    WorkerExecutionExpired: Pump._fail,
+    WorkerExecutionCancelled: Pump._cancel,
+    DeliberationStarted: Pump._begin_to_ask,
+    DeliberationCancelled: Pump._ask_no_more,
+}
+"""What a pump does about a committed event, by the event's class."""
