@@ -7,6 +7,7 @@
     code           Python that a definition refers to, of allowed packages only
     expressions    conditions and computations over facts
     cel            ... in CEL, checked and typed at load
+    jq             ... in jq, in a process of its own (jq_process)
     conditions     expressions and tests of presence, as sentries
     triggers       facts, events, signals and times that make a binding come up
     policies       retries, merging, budgets

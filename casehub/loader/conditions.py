@@ -11,12 +11,14 @@ from typing import Any, Final
 
 from cel_expr_python import cel
 
+from casehub.loader import jq
 from casehub.loader.cel import CelError, compiled, in_words, named_in
 from casehub.loader.code import AllowedCode
 from casehub.loader.document import Mapping, Node, Scalar, Sequence
-from casehub.loader.expressions import Condition, Later, Program
+from casehub.loader.expressions import Condition, ExpressionError, Later, Program
 from casehub.loader.mistakes import Mistakes
 from casehub.loader.sections import SectionReader
+from casehub.lookup import is_there
 from casehub.sentry import Sentry, absent, as_sentry, confident, present, reached
 from casehub.wiring import WiringError
 
@@ -73,10 +75,29 @@ class Expressions:
                 "write one, such as amount > 1000",
             )
             return None
+        if (language or self.language) == "jq":
+            return self._jq(node, subject)
         reads, optional, _ = named_in(node.text, self.facts)
         program = Later(node.text, reads, optional)
         self.asked.append(Asked(node, subject, program, sets, wants))
         return program
+
+    def _jq(self, node: Scalar, subject: str) -> Program | None:
+        if not is_there("jq"):
+            self._mistakes.note(
+                node.place,
+                subject,
+                'is jq, which needs the extra "jq"',
+                "pip install 'casehub[jq]', or write it in CEL",
+            )
+            return None
+        try:
+            return jq.compiled(node.text, self.facts)
+        except jq.JqError as error:
+            self._mistakes.note(node.inside(*error.place), subject, error.reason, error.remedy)
+        except ExpressionError as error:
+            self._mistakes.note(node.place, subject, str(error), "write another expression")
+        return None
 
     def compile(self, types: Mapped[str, cel.Type], fields: Mapped[str, frozenset[str]]) -> dict[str, cel.Type]:
         """Compile all of them; the types of the facts that they set. `types`: of the facts that declare one."""

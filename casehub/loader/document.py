@@ -334,6 +334,8 @@ def _told(error: MarkedYAMLError, text: str, place: Place) -> tuple[str, str]:
             "has text behind a value in quotes",
             "put the whole value in single quotes, and use double ones inside of it",
         )
+    if problem.startswith("expected ',' or '}'") and line[place.column - 1 : place.column] == "[":
+        return "has a '[' within braces", "put the text in quotes, such as 'list[string]'"
     if "expected <block end>" in problem:
         return "is not indented like what is before it", "indent the keys of one mapping alike"
     return f"cannot be read here: {problem}", "mend the line"

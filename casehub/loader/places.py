@@ -37,7 +37,10 @@ class Places:
                 place = self.of(problem)
                 if problem.subject in self._elements:
                     key, value = self._elements[problem.subject]
-                    first, last = key.place.line, max(each.place.line for each in (key, *_scalars(value)))
+                    first, last = (
+                        key.place.line,
+                        max(each.place.line + each.raw.count("\n") for each in (key, *_scalars(value))),
+                    )
                 else:
                     first = last = place.line
                 if not self._mistakes.known(first, last):

@@ -27,6 +27,7 @@ import pytest
 from cyclopts import CycloptsError
 
 from casehub.cli import app, ordered
+from casehub.loader import loads
 from casehub.settings import Settings
 
 ROOT = Path(__file__).parent.parent.parent
@@ -164,7 +165,7 @@ def problems_of_command(words: Sequence[str], folder: Path = ROOT) -> Iterator[s
         elif match := re.fullmatch(r"(examples\.\w+):(\w+)", argument):
             module = folder / f"{match[1].replace('.', '/')}.py"
             if not module.is_file() or not re.search(
-                rf"^{match[2]}\b", module.read_text(encoding="utf-8"), re.MULTILINE
+                rf"^(?:(?:async )?def |class )?{match[2]}\b", module.read_text(encoding="utf-8"), re.MULTILINE
             ):
                 yield f"there is no {argument}"
 
@@ -195,6 +196,13 @@ def test_the_python_of_a_page_runs(path: str, tmp_path: Path, monkeypatch: pytes
     finally:
         player.close()
     assert not [each for each in wrong if each], "\n\n".join(filter(None, wrong))
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_the_definitions_of_a_page_load(path: str) -> None:
+    for block in blocks_of((ROOT / path).read_text(encoding="utf-8")):
+        if block.language == "yaml" and not block.words:
+            loads(block.text, f"{path}, from line {block.line}")
 
 
 @pytest.mark.parametrize("path", PAGES)
@@ -243,7 +251,7 @@ def test_the_links_of_a_page_lead_somewhere(path: str) -> None:
 
 
 def test_the_languages_of_the_blocks_are_ones_that_are_looked_at() -> None:
-    known = {"python", "sh", "text", "mermaid", "toml"}
+    known = {"python", "sh", "text", "mermaid", "toml", "yaml"}
     odd = [
         f"{path}:{block.line}: {block.language or 'no language'}"
         for path in PAGES

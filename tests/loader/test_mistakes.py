@@ -34,6 +34,7 @@ MISTAKES: dict[str, tuple[str, str, str]] = {
     "a colon in text": ("case: x\ntitle: a^: b", "has a ':' where no key can be", "in quotes"),
     "a bracket that stays open": ("case: x\nlimits: {events: 3^", "ends inside of a quotation or a bracket that line 2 opens", "close it"),
     "a quotation that stays open": ("case: x\ntitle: 'a^", "ends inside of a quotation", "close it"),
+    "a bracket within braces": ("case: x\ninputs: {a: list^[string]}", "has a '[' within braces", "put the text in quotes"),
     "text behind quotes": ('case: x\ndone_when: "a" ^== b', "text behind a value in quotes", "in single quotes"),
     "a sign where a value begins": ("case: x\ntitle: ^@home", "has '@' where a value begins", "in quotes"),
     "indentation that does not fit": ("case: x\nlimits:\n    events: 3\n  ^firings: 3", "is not indented like what is before it", "indent the keys"),
