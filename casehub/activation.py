@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from casehub.context import Fact
 from casehub.events import ActivationId
 from casehub.lifecycle import ActivationStatus, MilestoneStatus, SlaStatus
+from casehub.task_events import TaskId
+from casehub.values import Plain
 
 
 @dataclass(slots=True)
 class Activation:
     """One activation in flight. `facts`: what it reads, as it was when it was made, for all its attempts.
 
-    `attempt` counts from 1; `interruptions` of them ended with the process that ran them. `due`: of a schedule's.
+    `attempt` counts from 1; `interruptions` of them ended with the process that ran them, `parks` of these
+    while it waited for people. `answers`: to what its worker asked, by task. `due`: of a schedule's.
     """
 
     id: ActivationId
@@ -25,6 +28,8 @@ class Activation:
     version: int
     attempt: int = 0
     interruptions: int = 0
+    parks: int = 0
+    answers: dict[TaskId, Plain] = field(default_factory=dict[TaskId, Plain])
     status: ActivationStatus = ActivationStatus.PENDING
     due: datetime | None = None
 

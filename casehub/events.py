@@ -206,7 +206,12 @@ class WorkerExecutionCancelled(WorkerExecutionFinished):
 
 @dataclass(slots=True, kw_only=True)
 class WorkerExecutionInterrupted(WorkerExecutionFinished):
-    """The process ended while the attempt ran; it runs again under the same idempotency key."""
+    """The process ended while the attempt ran; it runs again under the same idempotency key.
+
+    `parked`: it waited for people, and their answer has come.
+    """
+
+    parked: bool = False
 
 
 @dataclass(slots=True, kw_only=True)

@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from casehub.events import ActivationId, Event, TimerId
+from casehub.humantask import HumanTask
 from casehub.stage import StageVerb
 from casehub.task_events import TaskId
-from casehub.values import Plain
+from casehub.values import FactType, Plain
 
 NEVER = datetime.min.replace(tzinfo=UTC)
 """The time of an input that has not been posted; posting it sets the clock's."""
@@ -187,8 +189,12 @@ class SteerStage(Input):
 
 @dataclass(slots=True, kw_only=True)
 class Recover(Input):
-    """The case has been loaded by a process that does not run what its log says is running: run it again."""
+    """The case has been loaded by a process that does not run what its log says is running: run it again.
 
+    `activation`: only this one, which waited for an answer that has come; no process has lost it.
+    """
+
+    activation: ActivationId | None = None
     by: str = "engine"
 
 
@@ -200,6 +206,18 @@ class Adopt(Input):
 
 
 # ---- people
+
+
+@dataclass(slots=True, kw_only=True)
+class Ask(Input):
+    """A worker that runs asks people. `form`: the JSON Schema of the answer."""
+
+    task: TaskId
+    activation: ActivationId
+    attempt: int
+    asked: HumanTask[Any]
+    form: Mapping[str, Plain]
+    by: str = "engine"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -236,9 +254,13 @@ class Delegate(TaskInput):
 
 @dataclass(slots=True, kw_only=True)
 class Complete(TaskInput):
-    """Answer it. `value`: of the form's type, or what it is made of; whether it fits is decided in the turn."""
+    """Answer it. `value`: of the form's type, or what it is made of; whether it fits is decided in the turn.
+
+    `form`: of a question that a worker of this process asks.
+    """
 
     value: object
+    form: FactType | None = None
 
 
 @dataclass(slots=True, kw_only=True)

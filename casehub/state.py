@@ -53,7 +53,7 @@ from casehub.events import (
 from casehub.lifecycle import ActivationStatus, CaseStatus, MilestoneStatus, SlaStatus
 from casehub.spending import Spending
 from casehub.task_events import HumanTaskEvent
-from casehub.tasks import Tasks
+from casehub.tasks import Tasks, TaskStatus
 from casehub.values import ABSENT
 
 
@@ -236,7 +236,9 @@ def _attempt_finished(state: CaseState, event: Any) -> None:
         firing.excluded = (*firing.excluded, event.worker)
     if not event.settled:
         activation.status = ActivationStatus.PENDING
-        activation.interruptions += isinstance(event, WorkerExecutionInterrupted)
+        if isinstance(event, WorkerExecutionInterrupted):
+            activation.interruptions += 1
+            activation.parks += event.parked
         return
     del state.activations[event.activation]
     firing.in_flight = None
@@ -258,9 +260,11 @@ def _letter_discarded(state: CaseState, event: Any) -> None:
 
 
 def _task(state: CaseState, event: Any) -> None:
-    state.tasks.apply(event)
+    task = state.tasks.apply(event)
     activation = state.activations.get(event.activation)
     if activation is not None:
+        if task is not None and task.ask and task.status is TaskStatus.COMPLETED:
+            activation.answers[task.id] = task.answer
         with_people = bool(state.tasks.of(event.activation))
         activation.status = ActivationStatus.DELEGATED if with_people else ActivationStatus.RUNNING
 

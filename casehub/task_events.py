@@ -33,7 +33,8 @@ class HumanTaskCreated(HumanTaskEvent):
 
     `groups`, `users`: who may take it, everybody where both are empty; `shows`: names of the facts to see with it;
     `due`, `follow_up`: when it should be done and looked at; `escalates`: when `escalate_to` may take it too; `expires`:
-    when it is too late, the earliest of its deadlines. Times are in UTC.
+    when it is too late, the earliest of its deadlines. Times are in UTC. `ask`: a worker that runs asks for it, and `form`
+    is then the JSON Schema of the answer.
     """
 
     title: str
@@ -47,6 +48,8 @@ class HumanTaskCreated(HumanTaskEvent):
     escalates: datetime | None = None
     escalate_to: tuple[str, ...] = ()
     expires: datetime | None = None
+    ask: bool = False
+    form: Mapping[str, Plain] | None = None
 
 
 # ---- who has it
@@ -118,7 +121,9 @@ class HumanTaskEscalated(HumanTaskEvent):
 
 @dataclass(slots=True, kw_only=True)
 class HumanTaskEnded(HumanTaskEvent):
-    """Base of every end of a task."""
+    """Base of every end of a task. `ask`: a worker that runs had asked for it."""
+
+    ask: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
@@ -145,7 +150,3 @@ class HumanTaskCancelled(HumanTaskEnded):
     """It was called off: nobody waits for it any more."""
 
     reason: str = ""
-
-
-Form = Mapping[str, Plain]
-"""The JSON Schema (draft 2020-12) of an answer."""

@@ -60,7 +60,7 @@ class Task:
     """One human task. Times are in UTC; people are names (`ada`), as in `users`.
 
     `groups`, `users`: who may take it, everybody where both are empty, but for `declined_by`; `assignee`: who has it;
-    `delegator`: who had it before them and passed it on; `comments`: how many there are; `ended_by`, `reason`: of its
+    `delegator`: who had it before them and passed it on; `comments`: how many there are; `ask`: a worker that runs waits for it; `ended_by`, `reason`: of its
     end. What the log does not hold is filled in by `hub.tasks`: `form`, the JSON Schema of the answer, and, for one task
     alone, `facts`, what is to be seen with it, as plain values.
     """
@@ -90,6 +90,7 @@ class Task:
     overdue: bool = False
     escalated: bool = False
     comments: int = 0
+    ask: bool = False
     answer: Plain = None
     ended_by: str = ""
     reason: str = ""
@@ -193,8 +194,8 @@ class Tasks:
         """The open tasks that an activation waits for."""
         return [task for task in self.open.values() if task.activation == activation]
 
-    def apply(self, event: HumanTaskEvent) -> None:
-        """Take one event in; total."""
+    def apply(self, event: HumanTaskEvent) -> Task | None:
+        """Take one event in; total. The task as that leaves it, None for one that nobody knows."""
         if isinstance(event, HumanTaskCreated):
             task: Task | None = _created(event)
         else:
@@ -205,13 +206,12 @@ class Tasks:
                 changes = {} if change is None else change(known, event)
                 task = replace(known, changed_at=event.at, **changes)
         self.last = task
-        if task is None:
-            return
-        if task.status.ended:
+        if task is not None and task.status.ended:
             self.open.pop(task.id, None)
             self.ended[task.id] = f"{task.status} by {task.ended_by}"
-        else:
+        elif task is not None:
             self.open[task.id] = task
+        return task
 
 
 def _created(event: HumanTaskCreated) -> Task:
@@ -233,6 +233,8 @@ def _created(event: HumanTaskCreated) -> Task:
         escalates=event.escalates,
         escalate_to=event.escalate_to,
         expires=event.expires,
+        ask=event.ask,
+        form=event.form or {},
         created_at=event.at,
         changed_at=event.at,
     )

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from casehub.context import CaseContext, Fact
 from casehub.errors import SettingsError
 from casehub.events import ActivationId, CaseId
+from casehub.humantask import HumanTask
 from casehub.inquiries import Inquiries
 from casehub.lifecycle import CaseStatus, MilestoneStatus
 from casehub.plan import PlanView
 from casehub.query import CaseLog, EventLog
 from casehub.state import CaseState
 from casehub.values import FactType
+
+T = TypeVar("T")
 
 
 class CaseView:
@@ -113,6 +116,7 @@ class WorkerExecution:
     due: datetime | None = None
     charges: dict[str, float] = field(default_factory=dict[str, float])
     beat: Callable[[], None] = lambda: None
+    asking: Callable[[HumanTask[Any] | type[Any], str], Awaitable[Any]] | None = None
 
     @property
     def idempotency_key(self) -> str:
@@ -121,6 +125,19 @@ class WorkerExecution:
     @property
     def log(self) -> CaseLog:
         return self.case.log
+
+    async def ask(self, form: type[T] | HumanTask[T], /, *, key: str = "") -> T:
+        """Ask people for something in the middle of the work, and wait for as long as it takes; the time limit does not run.
+
+        `key`: the question's name, its number by default. While the process lives the worker goes on where it is. If the
+        answer comes to another process, the worker is run again from its top, and what was asked is answered at once: so
+        what it does before is done again, and it has to ask for the same in the same order. Raises `Declined` when nobody
+        will, `TimeoutError` past the deadline.
+        """
+        if self.asking is None:
+            raise SettingsError("this execution cannot ask people: it is not run by a hub")
+        answer: T = await self.asking(form, key)
+        return answer
 
     def heartbeat(self) -> None:
         """Say that the work goes on: an attempt with a time limit gets its full time again from here."""

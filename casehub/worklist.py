@@ -138,7 +138,12 @@ class Worklist:
         Raises `AnswerRefusedError` for an answer that does not fit; it names each field, and the task stays as it was.
         `TaskRefusedError` carries the answer of who came too late.
         """
-        return await self._take(Complete(task=TaskId(task), value=answer, by=by, groups=_tuple(groups), key=key))
+        pump = await self._pump(task)
+        asked = [attempt.questions.forms for attempt in pump.attempts.values() if attempt.questions is not None]
+        form = next((forms[TaskId(task)] for forms in asked if task in forms), None)
+        return await self._take(
+            Complete(task=TaskId(task), value=answer, form=form, by=by, groups=_tuple(groups), key=key)
+        )
 
     async def decline(
         self, task: str, /, reason: str = "", *, by: str, groups: Groups | None = None, key: str = ""
@@ -150,11 +155,14 @@ class Worklist:
         """Write something beside an open task."""
         return await self._take(Comment(task=TaskId(task), text=text, by=by, key=key))
 
-    async def _take(self, input: TaskInput) -> Task:
+    async def _pump(self, task: str) -> Pump:
         try:
-            pump = await self._hub.pump(case_of(input.task))
+            return await self._hub.pump(case_of(task))
         except CaseNotFoundError:
-            raise _unknown(input.task) from None
+            raise _unknown(task) from None
+
+    async def _take(self, input: TaskInput) -> Task:
+        pump = await self._pump(input.task)
         turn = await pump.submit(input)
         task = turn.tasks.get(input.task)
         if task is None:  # nothing changed, or it was taken before
@@ -171,7 +179,12 @@ def case_of(task: str) -> CaseId:
 
 
 def with_form(task: Task, structures: Mapping[str, Structure]) -> Task:
-    """The task with the JSON Schema of its answer, where the definition is known and still asks for it."""
+    """The task with the JSON Schema of its answer, where the definition is known and still asks for it.
+
+    A question of a worker has it from the log.
+    """
+    if task.ask:
+        return task
     structure = structures.get(task.definition)
     binding = None if structure is None else structure.bindings.get(task.binding)
     for worker in () if binding is None else binding.workers:

@@ -26,6 +26,7 @@ LAYERS = {
         "casehub.events",
         "casehub.explanation",
         "casehub.faults",
+        "casehub.forms",
         "casehub.goals",
         "casehub.humantask",
         "casehub.inputs",

@@ -40,7 +40,7 @@ def write_tasks(connection: sqlite3.Connection, tasks: Iterable[Task]) -> None:
     """Keep these tasks as they are now, within the transaction that is open."""
     for task in tasks:
         due = _NEVER if task.due is None else to_micros(task.due)
-        body = _form.dump_json(task, exclude={"form", "facts"}).decode()
+        body = _form.dump_json(task, exclude={"facts"}).decode()
         found = connection.execute(_FIND, (task.tenant, task.id)).fetchone()
         if found is None:
             row = (task.tenant, task.case, task.id, task.definition, task.binding, task.status, task.assignee)

@@ -26,6 +26,7 @@ Around it, what awaits:
     recovery      when the store says no
     waiters       who waits for something in a case
     deliberation  when a loop control that awaits is due, asking it, what its answer comes to
+    questions     what a worker asks of people while it runs
     executor      running a worker's attempt
     timers        the one timer wheel
     pool          the tasks that jobs run in

@@ -16,10 +16,16 @@ import anyio.to_thread
 
 from casehub.activation import Activation
 from casehub.binding import Binding, Worker
+from casehub.engine.questions import Questions
 from casehub.engine.timers import Alarm, TimerWheel
+from casehub.errors import SettingsError
 from casehub.events import ActivationId
+from casehub.humantask import HumanTask
 from casehub.inputs import Returned
+from casehub.lifecycle import ActivationStatus
 from casehub.spi import Executor
+from casehub.state import CaseState
+from casehub.task_events import HumanTaskEnded
 from casehub.values import ABSENT
 from casehub.view import CaseView, WorkerExecution
 from casehub.wiring import Source
@@ -45,7 +51,7 @@ class LocalExecutor:
 class Attempt:
     """One attempt that runs, or is about to. `called_off`: its result is not wanted any more.
 
-    `view`: of the case as it was committed with the attempt, for a worker that looks in.
+    `view`: of the case as it was committed with the attempt, for a worker that looks in; `questions`: what it asks of people.
     """
 
     __slots__ = (
@@ -58,12 +64,14 @@ class Attempt:
         "called_off",
         "expired",
         "number",
+        "questions",
         "worker",
     )
 
     def __init__(
-        self, activation: Activation, binding: Binding, worker: Worker, wheel: TimerWheel, view: CaseView | None
-    ) -> None:
+        self, activation: Activation, binding: Binding, worker: Worker, wheel: TimerWheel, view: CaseView | None,
+        questions: Questions | None = None,
+    ) -> None:  # fmt: skip
         self.activation = activation
         self.binding = binding
         self.worker = worker
@@ -72,6 +80,7 @@ class Attempt:
         self.expired = False
         self._scope: anyio.CancelScope | None = None
         self._alarm: Alarm | None = None
+        self.questions = questions
         self._view = view
         self._wheel = wheel
 
@@ -98,6 +107,7 @@ class Attempt:
         execution = None
         if view is not None:
             execution = WorkerExecution(self.id, self.binding.name, self.number, view, due=self.activation.due)
+            execution.asking = partial(self._ask, execution)
         result = Returned(activation=self.id, attempt=self.number)
         if not self.wanted():
             return None
@@ -122,6 +132,8 @@ class Attempt:
             result.error = error
         finally:
             self._scope = None
+            if self.questions is not None:
+                self.questions.close()
             if self._alarm is not None:
                 self._alarm.cancel()
         if not self.wanted():
@@ -151,6 +163,25 @@ class Attempt:
                 arguments[parameter.name] = resources[parameter.target]
         return arguments
 
+    def let_go(self) -> None:
+        """Cancel it if its worker waits for people: the log has what it asked for."""
+        if self.questions is not None and self.questions.parked:
+            self.call_off()
+
+    async def _ask(self, execution: WorkerExecution, asked: HumanTask[Any] | type[Any], key: str) -> Any:
+        """Ask people; its time limit does not run meanwhile, and begins anew with the answer."""
+        if self.questions is None:
+            raise SettingsError("this execution cannot ask: it is no worker's of a hub")
+        if self._alarm is not None:
+            self._alarm.cancel()
+        try:
+            return await self.questions.ask(asked, key)
+        finally:
+            limit = self.binding.policy.timeout
+            if limit is not None and not self.questions.parked and self._scope is not None:
+                self._alarm = self._wheel.alarm(limit.total_seconds(), self._expire)
+                execution.deadline = self._alarm.at
+
     def _expire(self) -> None:
         self.expired = True
         if self._scope is not None:
@@ -160,3 +191,13 @@ class Attempt:
         if self._alarm is not None:
             self._wheel.move(self._alarm, seconds)
             execution.deadline = self._alarm.at
+
+
+def answered(event: HumanTaskEnded, attempts: Mapping[ActivationId, Attempt], state: CaseState) -> ActivationId | None:
+    """Tell the worker that had asked; the activation to run again where no attempt of this process waits for it."""
+    attempt, activation = attempts.get(event.activation), state.activations.get(event.activation)
+    if attempt is not None and attempt.questions is not None and not attempt.called_off:
+        attempt.questions.end(event)
+        return None
+    lost = activation is not None and activation.status is ActivationStatus.RUNNING
+    return event.activation if lost else None

@@ -184,12 +184,12 @@ class Intake:
         return self.loop.direct(self.state, input)
 
     def recover(self, input: Recover) -> Iterator[Event]:
-        state = self.state
-        if state.deliberating:
+        state, only = self.state, input.activation
+        if state.deliberating and only is None:
             yield DeliberationCancelled(deliberation=state.deliberation)
         for activation in list(state.activations.values()):
-            if activation.status is ActivationStatus.RUNNING:
-                lost = activation.interruptions + 1 >= INTERRUPTIONS
+            if activation.status is ActivationStatus.RUNNING and only in (None, activation.id):
+                lost = only is None and activation.interruptions - activation.parks + 1 >= INTERRUPTIONS
                 exhausted = self.structure.bindings[activation.binding].policy.outcomes.exhausted
                 yield WorkerExecutionInterrupted(
                     binding=activation.binding,
@@ -198,6 +198,7 @@ class Intake:
                     attempt=activation.attempt,
                     settled=lost,
                     then=exhausted if lost else OnOutcome.RETRY,
+                    parked=only is not None,
                 )
         if state.status.active:
             yield from self._start_pending()

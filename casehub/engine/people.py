@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from casehub.activation import Activation
@@ -34,8 +34,10 @@ from casehub.events import (
     WorkerExecutionFinished,
     WorkerExecutionStarted,
 )
+from casehub.forms import misfits
 from casehub.humantask import HumanTask, person_of, time_of
 from casehub.inputs import (
+    Ask,
     Assign,
     Claim,
     Comment,
@@ -70,7 +72,7 @@ from casehub.task_events import (
     TaskId,
 )
 from casehub.tasks import Task, TaskStatus
-from casehub.values import ABSENT, plain
+from casehub.values import ABSENT, FactType, Plain, plain
 
 DUE: Final = "task-due"
 FOLLOW_UP: Final = "task-follow-up"
@@ -81,6 +83,10 @@ _PURPOSES: Final = (DUE, FOLLOW_UP, ESCALATION, EXPIRY)
 
 def _about(task: Task, **by: str) -> dict[str, Any]:
     return {"task": task.id, "binding": task.binding, "activation": task.activation, **by}
+
+
+def _end(task: Task, **by: str) -> dict[str, Any]:
+    return {**_about(task, **by), "ask": task.ask}
 
 
 # ---- what follows from events
@@ -100,14 +106,14 @@ def _asked(
 ) -> Iterator[Event]:
     activation = state.activations[event.activation]
     try:
-        yield _created(activation, binding, worker, event.at)
+        yield _computed(activation, binding, worker, event.at)
     except Exception as error:  # it is user code
         result = Returned(activation=activation.id, attempt=event.attempt, error=error, at=event.at)
         chance = random.Random(0)  # noqa: S311 - no delay is drawn: it would raise again, so it is not tried again
         yield from failed(state, chance, binding, activation, result, error, permanent=True)
 
 
-def _created(activation: Activation, binding: Binding, worker: Worker, at: datetime) -> HumanTaskCreated:
+def _computed(activation: Activation, binding: Binding, worker: Worker, at: datetime) -> HumanTaskCreated:
     shown: list[str] = []
     arguments: dict[str, Any] = {}
     for parameter in worker.parameters:
@@ -123,21 +129,28 @@ def _created(activation: Activation, binding: Binding, worker: Worker, at: datet
             "annotation HumanTask[...] names"
         )
     again = f"/{activation.attempt}" if activation.attempt > 1 else ""
+    created = _created(TaskId(activation.id + again), asked, activation, binding, at, binding.policy.timeout)
+    created.shows = tuple(shown)
+    return created
+
+
+def _created(
+    task: TaskId, asked: HumanTask[Any], activation: Activation, binding: Binding, at: datetime, timeout: timedelta | None
+) -> HumanTaskCreated:  # fmt: skip
     return HumanTaskCreated(
-        task=TaskId(activation.id + again),
-        binding=binding.name,
+        task=task,
+        binding=activation.binding,
         activation=activation.id,
         title=str(plain(asked.title, "the title")),
         description=str(plain(asked.description, "the description")),
         groups=tuple(dict.fromkeys(asked.groups)),
         users=tuple(dict.fromkeys(map(person_of, asked.users))),
         priority=binding.priority if asked.priority is None else asked.priority,
-        shows=tuple(shown),
         due=time_of("due", asked.due, at),
         follow_up=time_of("follow_up", asked.follow_up, at),
         escalates=time_of("escalate", asked.escalate, at),
         escalate_to=tuple(dict.fromkeys(asked.escalate_to)),
-        expires=asked.expiry(at, binding.policy.timeout),
+        expires=asked.expiry(at, timeout),
     )
 
 
@@ -165,9 +178,25 @@ def close_tasks(state: CaseState, structure: Structure, event: WorkerExecutionFi
 def _closed(state: CaseState, event: WorkerExecutionFinished) -> Iterator[Event]:
     for task in state.tasks.of(event.activation):
         if isinstance(event, WorkerExecutionCompleted):  # it was done elsewhere, and is only reported
-            yield HumanTaskCompleted(**_about(task, by=event.by))
+            yield HumanTaskCompleted(**_end(task, by=event.by))
         else:
-            yield HumanTaskCancelled(reason=getattr(event, "reason", "") or event.name, **_about(task, by=event.by))
+            yield HumanTaskCancelled(reason=getattr(event, "reason", "") or event.name, **_end(task, by=event.by))
+
+
+def ask(intake: Intake, input: Ask) -> Iterator[Event]:
+    """A worker asks; one that runs again finds its task as it is."""
+    activation = intake.state.activations.get(input.activation)
+    if activation is None or activation.attempt != input.attempt:
+        return
+    if input.task in intake.state.tasks.open or input.task in activation.answers:
+        return
+    binding = intake.structure.bindings[activation.binding]
+    try:
+        created = _created(input.task, input.asked, activation, binding, input.at, None)
+    except (FactError, LimitError) as error:
+        raise InputRefusedError(f"task {input.task!r}: {error}") from None
+    created.by, created.ask, created.form = f"worker:{activation.worker}", True, input.form
+    yield created
 
 
 # ---- what people do
@@ -204,20 +233,42 @@ def hand_on(intake: Intake, input: Delegate) -> Iterator[Event]:
 def complete(intake: Intake, input: Complete) -> Iterator[Event]:
     task, _ = _theirs(intake, input, "complete", input.value)
     activation = intake.state.activations[task.activation]
-    form = intake.structure.bindings[task.binding].worker_named(activation.worker).form
-    if form is None:
-        raise TaskRefusedError(
-            f"task {task.id!r} cannot be completed: binding {task.binding!r} is no human task any more", input.value
-        )
-    if misfits := form.misfits(input.value):
-        raise AnswerRefusedError(task.id, misfits, input.value)
-    answer = form.accept(input.value, f"the answer to task {task.id!r}")
-    yield HumanTaskCompleted(answer=answer, **_about(task, by=input.by))
+    form = input.form if task.ask else _form(intake, task, activation, input)
+    answer = _fitting(task, form, input)
+    yield HumanTaskCompleted(answer=answer, **_end(task, by=input.by))
+    if form is None or task.ask:
+        return  # its worker goes on
     value = form.restore(answer, f"the answer to task {task.id!r}")
     result = Returned(
         activation=activation.id, attempt=activation.attempt, value=value, author=input.by, by=input.by, at=input.at
     )
     yield from intake.returned(result)
+
+
+def _form(intake: Intake, task: Task, activation: Activation, input: Complete) -> FactType:
+    form = intake.structure.bindings[task.binding].worker_named(activation.worker).form
+    if form is None:
+        raise TaskRefusedError(
+            f"task {task.id!r} cannot be completed: binding {task.binding!r} is no human task any more", input.value
+        )
+    return form
+
+
+def _fitting(task: Task, form: FactType | None, input: Complete) -> Plain:
+    """The answer as a plain value; without the type of its form it is held against the schema. Raises `AnswerRefusedError`."""
+    where = f"the answer to task {task.id!r}"
+    if form is not None:
+        if wrong := form.misfits(input.value):
+            raise AnswerRefusedError(task.id, wrong, input.value)
+        return form.accept(input.value, where)
+    try:
+        known = isinstance(input.value, dict | list | str | int | float | None)
+        answer = plain(input.value, where) if known else FactType(type(input.value)).normalise(input.value, where)
+    except (FactError, LimitError) as error:
+        raise AnswerRefusedError(task.id, {"": str(error)}, input.value) from None
+    if wrong := misfits(task.form, answer):
+        raise AnswerRefusedError(task.id, wrong, input.value)
+    return answer
 
 
 def decline(intake: Intake, input: Decline) -> Iterator[Event]:
@@ -228,7 +279,9 @@ def decline(intake: Intake, input: Decline) -> Iterator[Event]:
     binding = intake.structure.bindings[task.binding]
     if binding.policy.outcomes.declined is OnOutcome.REROUTE and state.tasks.open[task.id].offered:
         return
-    yield HumanTaskRejected(reason=input.reason, **_about(task, by=input.by))
+    yield HumanTaskRejected(reason=input.reason, **_end(task, by=input.by))
+    if task.ask:
+        return  # its worker is told
     error = Declined(input.reason or "declined")
     result = Returned(activation=activation.id, attempt=activation.attempt, error=error, author=input.by, at=input.at)
     yield from failed(state, intake.chance, binding, activation, result, error)
@@ -262,7 +315,9 @@ def timer_due(intake: Intake, input: TimerDue) -> Iterator[Event]:
     elif purpose == ESCALATION:
         yield HumanTaskEscalated(groups=task.escalate_to, **about)
     else:
-        yield HumanTaskExpired(**about)
+        yield HumanTaskExpired(ask=task.ask, **about)
+        if task.ask:
+            return  # its worker is told
         activation = intake.state.activations[task.activation]
         seconds = (input.at - task.created_at).total_seconds()
         result = Returned(activation=activation.id, attempt=activation.attempt, expired=seconds, at=input.at)
@@ -305,6 +360,7 @@ def _candidates(task: Task) -> str:
 
 TAKES: dict[type[Input], Callable[[Intake, Any], Iterable[Event]]] = {
     **INTAKE,
+    Ask: ask,
     Claim: claim,
     Release: release,
     Assign: assign,

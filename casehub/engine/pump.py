@@ -15,11 +15,11 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 import anyio
-import structlog
 
 from casehub.engine.deliberation import Asking
-from casehub.engine.executor import Attempt
+from casehub.engine.executor import Attempt, answered
 from casehub.engine.live import LiveCase
+from casehub.engine.questions import Questions
 from casehub.engine.recovery import back_off, commit, matters, reload, repeated, sort_out
 from casehub.engine.runtime import Runtime, Ticket
 from casehub.engine.waiters import Waiters
@@ -36,10 +36,10 @@ from casehub.events import (
     WorkerExecutionFinished,
     WorkerExecutionStarted,
 )
-from casehub.inputs import NEVER, HoldWorkers, Input, Start, TimerDue
+from casehub.inputs import NEVER, HoldWorkers, Input, Recover, Start, TimerDue
 from casehub.spi import CommitResult, Committed, Turn
+from casehub.task_events import HumanTaskEnded
 
-log = structlog.get_logger("casehub.engine")
 T = TypeVar("T")
 
 BATCH: Final = 16
@@ -98,9 +98,8 @@ class Pump:
     async def _submit(self, input: Input) -> Turn:
         bound = self.live.structure.definition.limits.inbox
         if len(self.inbox) >= bound:
-            raise LimitError(
-                f"the inbox of case {self.live.state.id!r} holds {bound} inputs; wait, or raise Limits(inbox=)"
-            )
+            full = f"the inbox of case {self.live.state.id!r} holds {bound} inputs; wait, or raise Limits(inbox=)"
+            raise LimitError(full)
         if input.key:
             seen = await self.runtime.store.outcome(self.live.state.id, input.key, self.live.state.tenant)
             if seen is not None:
@@ -123,8 +122,10 @@ class Pump:
         return await self._visit(self._waiters.until(test))
 
     async def unwound(self) -> None:
-        """Wait until nothing that this pump started runs any more."""
+        """Wait until nothing that this pump started runs any more; who waits for people is not waited for."""
         while self.attempts:
+            for attempt in self.attempts.values():
+                attempt.let_go()
             await self._waiters.woken()
 
     async def committed(self) -> None:
@@ -313,19 +314,17 @@ class Pump:
             return  # people do it
         # What it sees is what is committed, whatever comes before it runs.
         view = live.view(self.runtime.bus.position) if worker.looks_in else None
-        attempt = self.attempts[activation.id] = Attempt(activation, binding, worker, self.runtime.wheel, view)
+        questions = Questions(activation, self.submit, self._waiters.wake) if worker.looks_in else None
+        attempt = Attempt(activation, binding, worker, self.runtime.wheel, view, questions)
+        self.attempts[activation.id] = attempt
         work.append(attempt)
 
     def _count(self, event: WorkerExecutionFinished, work: list[Work]) -> None:
-        outcomes = self.runtime.outcomes
-        outcomes[event.name] = outcomes.get(event.name, 0) + 1
+        self.runtime.count(event.name)
 
     def _fail(self, event: WorkerExecutionFinished, work: list[Work]) -> None:
-        self._count(event, work)
-        structure = self.live.structure
-        policy = structure.watched.get(event.worker)
-        if policy is not None:
-            self.runtime.ward.note(structure.name, event.worker, policy, event.at)
+        self.runtime.count(event.name)
+        self.runtime.watch(self.live.structure, event)
 
     def _cancel(self, event: WorkerExecutionCancelled, work: list[Work]) -> None:
         self._count(event, work)
@@ -342,6 +341,10 @@ class Pump:
     def _ask_no_more(self, event: DeliberationCancelled, work: list[Work]) -> None:
         if self._asking is not None:
             self._asking.call_off()
+
+    def _tell(self, event: HumanTaskEnded, work: list[Work]) -> None:
+        if event.ask and (lost := answered(event, self.attempts, self.live.state)):
+            self.post(Recover(activation=lost))
 
     # ---- work
 
@@ -386,6 +389,7 @@ class Pump:
 
 _ACTS: Mapping[type[Event], Callable[[Pump, Any, list[Work]], None]] = {
     WorkerExecutionStarted: Pump._begin,
+    **dict.fromkeys(subtypes(HumanTaskEnded), Pump._tell),
     **dict.fromkeys(subtypes(WorkerExecutionFinished), Pump._count),
     WorkerExecutionFailed: Pump._fail,
     WorkerExecutionExpired: Pump._fail,

@@ -15,8 +15,10 @@ from casehub.engine.quarantine import Ward
 from casehub.engine.timers import TimerWheel
 from casehub.engine.watchdog import Watchdog
 from casehub.errors import HubClosedError
+from casehub.events import WorkerExecutionFinished
 from casehub.inputs import Input
 from casehub.spi import CaseStore, Clock, Executor, Turn
+from casehub.structure import Structure
 
 log = structlog.get_logger("casehub.engine")
 
@@ -48,6 +50,16 @@ class Runtime:
     working: int = 0
     draining: bool = False
     closed: bool = False
+
+    def count(self, outcome: str) -> None:
+        """Count how an attempt ended, by the name of its event."""
+        self.outcomes[outcome] = self.outcomes.get(outcome, 0) + 1
+
+    def watch(self, structure: Structure, failure: WorkerExecutionFinished) -> None:
+        """Note a failure of a worker that may be quarantined."""
+        policy = structure.watched.get(failure.worker)
+        if policy is not None:
+            self.ward.note(structure.name, failure.worker, policy, failure.at)
 
     def check_open(self) -> None:
         """Raise `HubClosedError` once nothing runs any more: whoever comes later would wait for ever."""

@@ -133,6 +133,9 @@ async def assess(applicant: str, amount: int, bureau: Bureau, execution: WorkerE
     known = await bureau.look_up(applicant, key=execution.idempotency_key)
     execution.heartbeat()
     execution.charge(tokens=120, money=0.01)
+    if amount > 1_000_000:
+        assert_type(await execution.ask(HumanTask("Is it insured?", Approval, groups=["risk"])), Approval)
+        assert_type(await execution.ask(bool, key="sure"), bool)
     earlier = await execution.log.query(WorkerExecutionFailed, across="definition", since="30d")
     return Risk(amount / 1000 + len(earlier), "low" if known > 2 else "high")
 
