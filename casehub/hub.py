@@ -42,7 +42,7 @@ from casehub.lifecycle import CaseStatus
 from casehub.lookup import clock_of, store_of
 from casehub.loops import Loops, loops_of
 from casehub.metrics import observe
-from casehub.quarantines import Quarantines
+from casehub.quarantines import Quarantines, quarantines
 from casehub.query import CaseQuery, CaseSummary, EventLog, check_kinds
 from casehub.residents import Residents
 from casehub.spi import CaseStore, Clock, Executor, LoopControl, Volatile
@@ -143,6 +143,7 @@ class CaseHub:
             residents = Residents(
                 runtime, self.structures, self._loops, self.tenant, self._resident, asked_only=not self.resumes
             )
+            runtime.ward.held.update(await quarantines(self.store, self.tenant, self.clock.now()))
             self._group, self._runtime, self._residents = group, runtime, residents
             opening.callback(observe(runtime, residents))
             runtime.watchdog.start()

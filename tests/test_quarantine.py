@@ -208,11 +208,14 @@ async def test_a_case_that_it_holds_up_is_held_up_after_a_restart_too_and_releas
         await hub.start(d, case_id="x", amount=2)
     clock.move("29m")
     async with CaseHub(d, store=store, clock=clock) as hub:
-        case = hub.case("x")
+        case, other = hub.case("x"), await hub.start(d, amount=2)
         await idle()
         assert (await case.explain())[0].verdict is Verdict.QUARANTINED
+        assert (await other.explain())[0].verdict is Verdict.QUARANTINED  # a new one is left alone too
         clock.move("1m")
-        assert (await case.completed())["risk"] == 2
+        assert (await case.completed())["risk"] == (await other.completed())["risk"] == 2
+    async with CaseHub(d, store=store, clock=clock) as hub:
+        assert hub.quarantine.held == {}
 
 
 async def test_a_strategy_is_asked_again_at_its_release() -> None:

@@ -2,7 +2,7 @@
 
 Failures are counted in memory, over cases; what follows is an event in each case that it holds up: `WORKER_QUARANTINED`
 before the case takes anything else, and `WORKER_RELEASED` when its timer comes due. So a case's log says by itself why a
-binding did not fire, and a process that starts anew counts from nothing.
+binding did not fire. A process that starts anew counts from nothing, and reads in the log whom to leave alone.
 """
 
 from __future__ import annotations
