@@ -19,6 +19,7 @@ import anyio
 import structlog
 from anyio.abc import TaskGroup
 
+from casehub.brakes import Brakes, take_up
 from casehub.bus import Bus, Subscription
 from casehub.case import Case
 from casehub.deadletters import DeadLetters
@@ -30,19 +31,14 @@ from casehub.engine.pump import Pump
 from casehub.engine.runtime import Runtime
 from casehub.engine.timers import TimerWheel
 from casehub.envelope import is_case_id, new_case_id
-from casehub.errors import (
-    HubClosedError,
-    InputRefusedError,
-    SettingsError,
-    did_you_mean,
-)
+from casehub.errors import HubClosedError, InputRefusedError, SettingsError, did_you_mean
 from casehub.events import CaseId, Event
 from casehub.inputs import Start
 from casehub.lifecycle import CaseStatus
 from casehub.lookup import clock_of, store_of
 from casehub.loops import Loops, loops_of
 from casehub.metrics import observe
-from casehub.quarantines import Quarantines, quarantines
+from casehub.quarantines import Quarantines
 from casehub.query import CaseQuery, CaseSummary, EventLog, check_kinds
 from casehub.residents import Residents
 from casehub.spi import CaseStore, Clock, Executor, LoopControl, Volatile
@@ -143,7 +139,7 @@ class CaseHub:
             residents = Residents(
                 runtime, self.structures, self._loops, self.tenant, self._resident, asked_only=not self.resumes
             )
-            runtime.ward.held.update(await quarantines(self.store, self.tenant, self.clock.now()))
+            await take_up(runtime, self.tenant, self.definitions)
             self._group, self._runtime, self._residents = group, runtime, residents
             opening.callback(observe(runtime, residents))
             runtime.watchdog.start()
@@ -282,6 +278,11 @@ class CaseHub:
     def dead_letters(self) -> DeadLetters:
         """Activations of open cases that ended in a fault: to list, show, retry and discard."""
         return DeadLetters(self)
+
+    @property
+    def brake(self) -> Brakes:
+        """Holds the cases of a definition, or all: nothing new starts until it is released."""
+        return Brakes(self)
 
     @property
     def quarantine(self) -> Quarantines:

@@ -34,12 +34,13 @@ class Input:
 class Start(Input):
     """Begin the case with these facts. `confidence`: 0 to 1, of those that have one.
 
-    `quarantined`: workers that are, and until when.
+    `quarantined`: workers that are, and until when; `held`: why the case begins suspended, empty where it does not.
     """
 
     facts: Mapping[str, Plain]
     confidence: Mapping[str, float] = field(default_factory=dict[str, float])
     quarantined: Mapping[str, datetime] = field(default_factory=dict[str, datetime])
+    held: str = ""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -55,6 +55,7 @@ LAYERS = {
     "extension faces": ("blackboard_ext.testing",),  # before the folder it lies in
     "extension": ("blackboard_ext",),
     "composition": (
+        "casehub.brakes",
         "casehub.case",
         "casehub.case_stage",
         "casehub.control",

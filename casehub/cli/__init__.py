@@ -84,6 +84,13 @@ app.command(case)
 app.command(events)
 app.command(definitions)
 app.command(db)
+app.command(
+    "casehub.cli.brake:suspend_app",
+    name="suspend",
+    help="Pull the brake: nothing new starts in many cases.",
+    sort_key=6,
+)
+app.command("casehub.cli.brake:resume_app", name="resume", help="Release the brake.", sort_key=7)
 app.command(letters)
 app.command(quarantine)
 app.command(tasks)

@@ -8,6 +8,8 @@ Pure, from the input to what follows from it:
     letters       what may be done about an activation that ended in a fault
     failures      what is said of an attempt that ends badly, and what follows
     people        what people do about their tasks, and what follows from that
+    brake         cases in which nothing new starts
+    notices       what a case is told of its hub before it takes anything else
     quarantine    workers that keep failing and are left alone for a while
     reactors      what follows from each kind of event
     agenda        which bindings are eligible, and why others are not

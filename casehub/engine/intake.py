@@ -75,6 +75,10 @@ class Intake:
         yield from quarantined(input.quarantined)
         if input.facts:
             yield ContextChanged(facts=input.facts, confidence=input.confidence or None, by=input.by)
+        if input.held:
+            yield CaseStatusChanged(
+                before=CaseStatus.RUNNING, after=CaseStatus.SUSPENDED, reason=input.held, by=input.by
+            )
 
     def write(self, input: Write) -> Iterator[Event]:
         state = self.state

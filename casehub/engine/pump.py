@@ -19,6 +19,7 @@ import anyio
 from casehub.engine.deliberation import Asking
 from casehub.engine.executor import Attempt, answered
 from casehub.engine.live import LiveCase
+from casehub.engine.notices import notices
 from casehub.engine.questions import Questions
 from casehub.engine.recovery import back_off, commit, matters, reload, repeated, sort_out
 from casehub.engine.runtime import Runtime, Ticket
@@ -36,7 +37,7 @@ from casehub.events import (
     WorkerExecutionFinished,
     WorkerExecutionStarted,
 )
-from casehub.inputs import NEVER, HoldWorkers, Input, Recover, Start, TimerDue
+from casehub.inputs import NEVER, Input, Recover, TimerDue
 from casehub.spi import CommitResult, Committed, Turn
 from casehub.task_events import HumanTaskEnded
 
@@ -257,23 +258,19 @@ class Pump:
     def take(self, ticket: Ticket, taken: list[tuple[Ticket, Turn]]) -> None:
         """Add the turn that an input leads to, or tell whoever waits what refuses it. Only who has the role may."""
         self._uncommitted = True
-        if self.runtime.ward.held:
-            self._tell_of_quarantines(ticket.input, taken)
         try:
+            if self.runtime.brake.on or self.runtime.ward.held:
+                self._tell(ticket.input, taken)
             taken.append((ticket, self.live.take(ticket.input)))
         except CaseHubError as error:
             self.runtime.refused += 1
             ticket.refuse(error)
 
-    def _tell_of_quarantines(self, input: Input, taken: list[tuple[Ticket, Turn]]) -> None:
-        """Before a case takes anything else, it is told which of its workers are quarantined."""
-        live = self.live
-        workers = self.runtime.ward.missing(live.structure.name, live.state.quarantined, self.runtime.clock.now())
-        if type(input) is Start:
-            input.quarantined = workers
-        elif workers and live.state.version:
-            hold = HoldWorkers(workers=workers, at=input.at)
-            taken.append((Ticket(hold), live.take(hold)))
+    def _tell(self, input: Input, taken: list[tuple[Ticket, Turn]]) -> None:
+        """Let the case take what the hub has to tell it first."""
+        live, runtime = self.live, self.runtime
+        told = notices(runtime.brake, runtime.ward, runtime.clock, live.state, live.structure.name, input)
+        taken.extend((Ticket(notice), live.take(notice)) for notice in told)
 
     async def finish(self, taken: Sequence[tuple[Ticket, Turn]], results: Sequence[CommitResult] | None) -> list[Work]:
         """After the commit: answer, and say what is started. `results`: of the turns that matter to the store."""

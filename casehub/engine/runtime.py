@@ -11,6 +11,7 @@ from typing import Any
 import structlog
 
 from casehub.bus import Bus
+from casehub.engine.brake import Brake
 from casehub.engine.quarantine import Ward
 from casehub.engine.timers import TimerWheel
 from casehub.engine.watchdog import Watchdog
@@ -28,7 +29,7 @@ class Runtime:
     """What the pumps of one hub share. `spawn` runs a job in a task of the hub's group.
 
     `resources`: by definition and name; `pumping`, `working`: how many pumps hold their role, how many attempts and
-    deliberations run; `ward`: the workers that are quarantined; `draining`: nothing new is started; `closed`: nothing runs
+    deliberations run; `ward`: the workers that are quarantined; `brake`: what is held; `draining`: nothing new is started; `closed`: nothing runs
     any more; the rest are counts for metrics.
     """
 
@@ -42,6 +43,7 @@ class Runtime:
     resources: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     watchdog: Watchdog = field(default_factory=Watchdog)
     ward: Ward = field(default_factory=Ward)
+    brake: Brake = field(default_factory=Brake)
     turns: int = 0
     refused: int = 0
     failures: int = 0

@@ -1,0 +1,82 @@
+"""The brake: `casehub suspend` and `casehub resume`, over all cases or those of a definition."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from cyclopts import App, Parameter
+
+from casehub.cli.desk import desk
+from casehub.cli.options import Acting, Session
+from casehub.control import ControlClient
+from casehub.errors import SettingsError
+
+All = Annotated[bool, Parameter(name="--all", help="Every case.")]
+Definition = Annotated[str | None, Parameter(help="The cases of this definition.")]
+Reason = Annotated[str, Parameter(help="Why; it is kept in the log.")]
+
+suspend_app = App(
+    name="suspend",
+    help_epilogue="""What runs goes on, and its results are taken; nothing new starts. Cases that
+wait are suspended as soon as they would move, and new ones begin suspended.
+It stays on when the worker process is started again.
+
+Examples:
+  casehub suspend --all --reason "the bank's interface is down"
+  casehub suspend --definition claim
+for one case: casehub case suspend ID""",
+)
+
+
+@suspend_app.default
+async def suspend(
+    *, everything: All = False, definition: Definition = None, reason: Reason = "", common: Acting | None = None
+) -> None:
+    """Pull the brake: nothing new starts until it is released."""
+    session = Session(common)
+    name = _which(everything, definition)
+    async with desk(session) as at:
+        if isinstance(at.hub, ControlClient):
+            count = await at.hub.pull_brake(name, by=session.by, reason=reason)
+        else:
+            await at.hub.drain("0s")  # nothing is to be started for the time of the verb
+            count = await at.hub.brake.pull(name, by=session.by, reason=reason)
+    session.printer.say(f"brake on {_words(name)}; {count} suspended that were at work")
+
+
+resume_app = App(
+    name="resume",
+    help_epilogue="""Cases that were suspended one by one stay suspended.
+
+Examples:
+  casehub resume --all
+  casehub resume --definition claim
+for one case: casehub case resume ID""",
+)
+
+
+@resume_app.default
+async def resume(
+    *, everything: All = False, definition: Definition = None, reason: Reason = "", common: Acting | None = None
+) -> None:
+    """Release the brake: the cases that it held go on."""
+    session = Session(common)
+    name = _which(everything, definition)
+    async with desk(session) as at:
+        if isinstance(at.hub, ControlClient):
+            count = await at.hub.release_brake(name, by=session.by, reason=reason)
+        else:
+            await at.hub.drain("0s")
+            count = await at.hub.brake.release(name, by=session.by, reason=reason)
+    session.printer.say(f"brake off {_words(name)}; {count} resumed")
+
+
+def _which(everything: bool, definition: str | None) -> str | None:
+    """The definition that is meant, None for all. Raises `SettingsError` unless one of both is said."""
+    if everything == (definition is not None):
+        raise SettingsError("say what to hold: --all, or --definition NAME; one case is 'casehub case suspend ID'")
+    return definition
+
+
+def _words(name: str | None) -> str:
+    return "all cases" if name is None else f"cases of {name}"

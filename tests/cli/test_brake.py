@@ -1,0 +1,45 @@
+"""The brake at the command line: with a worker process, without one, and over its restart."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.cli.program import Program
+
+EVERYTHING = ("--app", "stories:everything")
+
+
+def test_it_is_pulled_and_released_beside_a_worker_process_and_stays_on_over_its_restart(program: Program) -> None:
+    with program.up("stories:everything") as up:
+        pulled = program.inside("suspend", "--definition", "claim", "--reason", "audit", "--by", "user:ada")
+        assert (pulled.code, pulled.out) == (0, "brake on cases of claim; 0 suspended that were at work\n"), pulled.err
+        program.inside("case", "start", "claim", "--fact", "document=Ada", "--id", "c")
+        assert program.inside("case", "show", "c", "-o", "json").json["reason"] == "brake: audit"
+        refused = program.inside("case", "resume", "c")
+        assert (refused.code, "casehub resume" in refused.err) == (4, True)
+        assert up.stop() == 0
+    with program.up("stories:everything"):
+        assert program.inside("case", "show", "c", "-o", "json").json["status"] == "SUSPENDED"
+        assert "did you mean 'claim'?" in program.inside("resume", "--definition", "clame").err
+        released = program.inside("resume", "--definition", "claim")
+        assert (released.code, released.out) == (0, "brake off cases of claim; 1 resumed\n"), released.err
+        for _ in range(200):
+            if program.inside("case", "show", "c", "-o", "json").json["status"] == "COMPLETED":
+                break
+        assert program.inside("case", "show", "c", "-o", "json").json["status"] == "COMPLETED"
+
+
+def test_without_a_worker_process_it_is_pulled_in_the_database(program: Program) -> None:
+    program.inside("case", "start", "payment", "--fact", "amount=12.5", "--id", "p", *EVERYTHING)
+    assert program.inside("suspend", "--all", *EVERYTHING).out == "brake on all cases; 0 suspended that were at work\n"
+    program.inside("case", "signal", "p", "approved=true", "--wait", "turn", *EVERYTHING)
+    assert program.inside("case", "show", "p", "-o", "json").json["status"] == "SUSPENDED"
+    assert program.inside("resume", "--all", *EVERYTHING).out == "brake off all cases; 1 resumed\n"
+    assert program.inside("resume", "--all", *EVERYTHING).code == 2
+
+
+@pytest.mark.parametrize("words", [(), ("--all", "--definition", "claim")])
+def test_what_to_hold_has_to_be_said(program: Program, words: tuple[str, ...]) -> None:
+    for verb in ("suspend", "resume"):
+        result = program.inside(verb, *words, *EVERYTHING)
+        assert (result.code, "--all, or --definition NAME" in result.err) == (2, True)

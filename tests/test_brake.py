@@ -1,0 +1,156 @@
+"""One brake for many cases: nothing new starts, what runs goes on, and it stays on over restarts."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from casehub import (
+    CaseDefinition,
+    CaseHub,
+    CaseStatus,
+    CaseStatusChanged,
+    IllegalTransitionError,
+    InputRefusedError,
+    UnknownNameError,
+    Verdict,
+    WorkerScheduled,
+    every,
+)
+from casehub.adapters.clock import VirtualClock
+from casehub.testing import CaseTestKit
+from tests.staging import Kept, idle
+
+
+def chain(name: str = "chain", gate: asyncio.Event | None = None) -> CaseDefinition:
+    """a -> b -> c, and c is the goal; a signal may bring a later."""
+    d = CaseDefinition(name, goal="c", signals={"a": int})
+
+    @d.worker(writes="b")
+    async def first(a: int) -> int:
+        if gate is not None:
+            await gate.wait()
+        return a
+
+    @d.worker(writes="c")
+    async def second(b: int) -> int:
+        return b
+
+    return d
+
+
+async def test_what_runs_comes_to_its_end_and_nothing_new_starts_until_it_is_released() -> None:
+    gate = asyncio.Event()
+    d = chain(gate=gate)
+    async with CaseTestKit(d) as kit:
+        case = await kit.start(d, a=1)
+        assert await kit.hub.brake.pull(by="user:ada", reason="the bank is down") == 1
+        gate.set()
+        await kit.settle()
+        assert await case.status() is CaseStatus.SUSPENDED
+        assert (await case.context())["b"] == 1
+        assert [said.verdict for said in await case.explain()] == [Verdict.SUSPENDED] * 2
+        last = kit.events(case, CaseStatusChanged)[-1]
+        assert (last.by, last.reason) == ("user:ada", "brake: the bank is down")
+        assert await kit.hub.brake.release(by="user:ada") == 1
+        assert (await case.completed())["c"] == 1
+
+
+async def test_a_case_that_starts_meanwhile_begins_suspended() -> None:
+    d = chain()
+    async with CaseTestKit(d) as kit:
+        await kit.hub.brake.pull(reason="audit")
+        case = await kit.start(d, a=1)
+        await kit.settle()
+        assert [event.name for event in kit.events(case)] == ["CASE_STARTED", "CONTEXT_CHANGED", "CASE_STATUS_CHANGED"]
+        await kit.hub.brake.release()
+        assert (await case.completed())["c"] == 1
+
+
+async def test_a_case_that_waits_is_suspended_before_it_takes_what_would_move_it() -> None:
+    d = chain()
+    async with CaseTestKit(d) as kit:
+        case = await kit.start(d)
+        assert await case.status() is CaseStatus.WAITING
+        assert await kit.hub.brake.pull() == 0
+        assert await case.status() is CaseStatus.WAITING
+        await case.signal(a=3)
+        assert await case.status() is CaseStatus.SUSPENDED
+        assert kit.events(case, WorkerScheduled) == []
+        assert await kit.hub.brake.release() == 1
+        assert (await case.completed())["c"] == 3
+
+
+async def test_it_holds_one_definition_or_all() -> None:
+    one, other = chain("one"), chain("other")
+    async with CaseTestKit(one, other) as kit:
+        await kit.hub.brake.pull("one")
+        held = await kit.start(one, a=1)
+        assert (await (await kit.start(other, a=1)).completed())["c"] == 1
+        await kit.hub.brake.pull()
+        both = await kit.start(other, a=2)
+        assert await kit.hub.brake.release() == 1  # the other one is still on
+        assert (await both.completed())["c"] == 2
+        assert await held.status() is CaseStatus.SUSPENDED
+        assert list(kit.hub.brake.on) == ["one"]
+        assert await kit.hub.brake.release("one") == 1
+        assert (await held.completed())["c"] == 1
+
+
+async def test_a_case_that_somebody_suspended_by_hand_stays_so() -> None:
+    d = chain()
+    async with CaseTestKit(d) as kit:
+        case = await kit.start(d)
+        await case.suspend(reason="in doubt")
+        await kit.hub.brake.pull()
+        with pytest.raises(IllegalTransitionError, match="the brake is on"):
+            await case.resume()
+        assert await kit.hub.brake.release() == 0
+        assert await case.status() is CaseStatus.SUSPENDED
+        await case.resume()
+
+
+async def test_occurrences_are_caught_up_on_after_the_brake() -> None:
+    d = CaseDefinition("watch", goal="done", signals=["done"])
+
+    @d.worker(writes="seen", on=every("1h", catch_up="skip"))
+    async def look() -> int:
+        return 1
+
+    async with CaseTestKit(d) as kit:
+        case = await kit.start(d)
+        await kit.hub.brake.pull()
+        await kit.advance("3h 30m")
+        assert kit.events(case, WorkerScheduled) == []
+        await kit.hub.brake.release()
+        await kit.advance("30m")
+        assert len(kit.events(case, WorkerScheduled)) == 1
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+async def test_it_stays_on_over_a_restart(kind: str, tmp_path: Path) -> None:
+    d, clock = chain(), VirtualClock()
+    store = Kept() if kind == "memory" else f"sqlite:///{tmp_path / 'cases.db'}"
+    async with CaseHub(d, store=store, clock=clock) as hub:
+        await hub.brake.pull("chain", reason="audit")
+        await hub.start(d, case_id="x", a=1)
+    async with CaseHub(d, store=store, clock=clock) as hub:
+        assert list(hub.brake.on) == ["chain"]
+        case, new = hub.case("x"), await hub.start(d, a=2)
+        await idle()
+        assert [await case.status(), await new.status()] == [CaseStatus.SUSPENDED] * 2
+        assert await hub.brake.release("chain") == 2
+        assert [(await each.completed())["c"] for each in (case, new)] == [1, 2]
+    async with CaseHub(d, store=store, clock=clock) as hub:
+        assert hub.brake.on == {}
+
+
+async def test_what_is_not_on_is_not_released_and_an_unknown_definition_is_named() -> None:
+    d = chain()
+    async with CaseTestKit(d) as kit:
+        with pytest.raises(InputRefusedError, match="the brake over all definitions is not on; on: none"):
+            await kit.hub.brake.release()
+        with pytest.raises(UnknownNameError, match="did you mean 'chain'"):
+            await kit.hub.brake.pull("chian")
