@@ -260,13 +260,13 @@ class Pump:
         self._uncommitted = True
         try:
             if self.runtime.brake.on or self.runtime.ward.held:
-                self._tell(ticket.input, taken)
+                self._give_notice(ticket.input, taken)
             taken.append((ticket, self.live.take(ticket.input)))
         except CaseHubError as error:
             self.runtime.refused += 1
             ticket.refuse(error)
 
-    def _tell(self, input: Input, taken: list[tuple[Ticket, Turn]]) -> None:
+    def _give_notice(self, input: Input, taken: list[tuple[Ticket, Turn]]) -> None:
         """Let the case take what the hub has to tell it first."""
         live, runtime = self.live, self.runtime
         told = notices(runtime.brake, runtime.ward, runtime.clock, live.state, live.structure.name, input)
