@@ -11,7 +11,7 @@ import importlib.util
 import os
 import sys
 import traceback
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -93,13 +93,19 @@ def adapter(name: str) -> Any:
     return _import(module, name, extra)
 
 
-def load_definition(path: str | os.PathLike[str], *, allow_code: Iterable[str] = ()) -> CaseDefinition:
+def load_definition(
+    path: str | os.PathLike[str],
+    *,
+    allow_code: Iterable[str] = (),
+    workers: Mapping[str, Callable[[dict[str, Any]], Any]] | None = None,
+) -> CaseDefinition:
     """The definition in a YAML file, for `CaseHub` like any other.
 
-    `allow_code`: the packages whose functions and classes it may refer to; none without it. Raises `DefinitionError`
+    `allow_code`: the packages whose functions and classes it may refer to; none without it. `workers`: the code of a
+    definition in the format of CaseHub for Java, by the names of its workers: a dictionary in, a dictionary out. Raises `DefinitionError`
     with every mistake and its line and column, `SettingsError` when there is no such file, `MissingExtraError`.
     """
-    return adapter("loader").load(os.fspath(path), allow_code=tuple(allow_code))  # type: ignore[no-any-return]  # looked up by name
+    return adapter("loader").load(os.fspath(path), allow_code=tuple(allow_code), workers=workers)  # type: ignore[no-any-return]  # looked up by name
 
 
 def object_of(reference: str) -> Any:

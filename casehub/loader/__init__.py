@@ -15,6 +15,7 @@
     workers        functions, computations and people, with their bindings
     places         where an element stands, for what is found in the whole
     definitions    all of it, as a definition
+    original       the format of CaseHub for Java, translated (original_keys, original_terms, projections, quartz)
     editor_schema  the JSON Schema for editors
     rehearsal      cases with made-up answers of workers, against what is expected of them
 
@@ -24,6 +25,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from collections.abc import Mapping as Mapped
 from pathlib import Path
 
 from casehub.definition import CaseDefinition
@@ -33,25 +35,42 @@ from casehub.loader.definitions import DefinitionReader
 from casehub.loader.document import MAX_SIZE, Mapping, read
 from casehub.loader.editor_schema import schema
 from casehub.loader.mistakes import Mistakes, Place
+from casehub.loader.original import OriginalReader
+from casehub.loader.projections import Function
 from casehub.loader.rehearsal import Rehearsal
 
 __all__ = ["load", "loads", "rehearsal_of", "schema"]
 
 
-def load(path: str | Path, *, allow_code: Iterable[str] = ()) -> CaseDefinition:
+def load(
+    path: str | Path, *, allow_code: Iterable[str] = (), workers: Mapped[str, Function] | None = None
+) -> CaseDefinition:
     """The definition in a file. Raises `DefinitionError` with every mistake, `SettingsError` for what is no file."""
-    return loads(_text(Path(path)), str(path), allow_code=allow_code)
+    return loads(_text(Path(path)), str(path), allow_code=allow_code, workers=workers)
 
 
-def loads(text: str, file: str = "definition.yaml", *, allow_code: Iterable[str] = ()) -> CaseDefinition:
-    """The definition that a text is. `file`: what messages call it; `allow_code`: packages whose code it may refer to.
+def loads(
+    text: str,
+    file: str = "definition.yaml",
+    *,
+    allow_code: Iterable[str] = (),
+    workers: Mapped[str, Function] | None = None,
+) -> CaseDefinition:
+    """The definition that a text is. `file`: what messages call it; `allow_code`: packages whose code it may refer to;
+    `workers`: the code of a definition in the original's format, by the names of its workers.
 
     Raises `DefinitionError` with every mistake, each with its line and column.
     """
     mistakes = Mistakes(file)
     node = read(text, mistakes)
     definition = None
-    if isinstance(node, Mapping):
+    if isinstance(node, Mapping) and "dsl" in node.values:
+        definition = OriginalReader(node, mistakes, workers or {}).definition()
+    elif isinstance(node, Mapping):
+        if workers:
+            raise SettingsError(
+                f"definition {file}: workers= is for the original's format; name code by run: in this one"
+            )
         definition = DefinitionReader(node, mistakes, AllowedCode(allow_code, mistakes)).definition()
     elif not len(mistakes):
         place = Place(file, 1, 1) if node is None else node.place

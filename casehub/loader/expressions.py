@@ -22,9 +22,17 @@ class ExpressionError(CaseHubError):
 class Program(Protocol):
     """A compiled expression. `reads`: the facts it names; `optional`: those without which it is evaluated all the same."""
 
-    source: str
-    reads: tuple[str, ...]
-    optional: frozenset[str]
+    @property
+    def source(self) -> str:
+        raise NotImplementedError
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        raise NotImplementedError
+
+    @property
+    def optional(self) -> frozenset[str]:
+        raise NotImplementedError
 
     def compute(self, facts: Mapping[str, Plain]) -> Plain:
         """Its value. Raises `ExpressionError`."""
