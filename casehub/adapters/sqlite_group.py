@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final
 
 from casehub.adapters.codec import encode, form_of
@@ -84,7 +85,7 @@ def _prepared(turn: Turn, event_bytes: int) -> Written | TooLarge | Refused:
             return TooLarge(name, len(body), event_bytes)
         form = form_of(type(event))
         kind = (tenant, definition, name, *form.mentions(event))
-        if not _can_be_text(event.by, *kind):
+        if not _names_can_be_text(event.by, *kind):
             return Refused(
                 name, f"event {name} of case {envelope.case!r}: an identifier has a lone surrogate; use valid text"
             )
@@ -103,6 +104,10 @@ def _can_be_text(*texts: str) -> bool:
             except UnicodeEncodeError:
                 return False
     return True
+
+
+_names_can_be_text = lru_cache(maxsize=4_096)(_can_be_text)
+"""The same for the names of authors and kinds, which are few and come again and again."""
 
 
 @dataclass(slots=True, eq=False)

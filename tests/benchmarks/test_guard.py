@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from functools import partial
 from statistics import median
@@ -18,8 +19,8 @@ from benchmarks.shapes import CHAIN3, CHAIN20, FAN50, Shape
 SHORT = Plan(quick=True, rounds=5, seconds=0.05)
 AT_MOST = {"chain3": 54.0, "chain20": 9.0, "fan50": 3.2}
 """CPU a step against the naive loop's: twice what was measured (`benchmarks/README.md`)."""
-CALLS_AT_MOST = {"chain3": 333, "chain20": 217, "fan50": 273}
-"""Calls of Python functions a step: 1.3 times what was counted. The count knows no noise, so it finds small steps too."""
+CALLS_AT_MOST = {"chain3": 259, "chain20": 170, "fan50": 188}
+"""Calls of Python functions a step: 1.15 times what was counted. The count knows no noise, so it finds small steps too."""
 
 
 async def best(runs: dict[str, Run], probe: int) -> dict[str, float]:
@@ -37,8 +38,10 @@ async def test_a_step_with_log_and_three_subscribers_stays_within_reach_of_the_n
 
 
 @pytest.mark.parametrize("shape", [CHAIN3, CHAIN20, FAN50], ids=lambda shape: shape.name)
-async def test_a_step_makes_no_more_calls_than_it_did(shape: Shape) -> None:
+async def test_a_step_makes_no_more_calls_than_it_did(shape: Shape, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("casehub.engine.pump.SLICE", math.inf)  # how often a pump pauses depends on the machine
     few, many = 10, 30
+    await counted(shape, few)  # what is done once in a process is done
     calls = {cases: await counted(shape, cases) for cases in (few, many)}
     assert (calls[many] - calls[few]) / ((many - few) * shape.steps) < CALLS_AT_MOST[shape.name]
 
