@@ -6,6 +6,7 @@ is an event; what runs next is decided at one awaited hook. Read on, from the ou
     hub          the front door: starts cases, hands out events, owns what runs
     case         a case from the outside
     definition   what a kind of case is made of: workers, bindings, goals, milestones
+    subcase      work that is a case of its own; family: how cases and their sub-cases hear of each other
     humantask    what to ask of people; worklist: what they have to do
     context      the facts
     events       what has happened
@@ -18,7 +19,7 @@ from __future__ import annotations
 
 from casehub.binding import Binding, Signal, Worker
 from casehub.bus import Subscription
-from casehub.case import Case, FactHistory
+from casehub.case import Case
 from casehub.context import CaseContext, Fact
 from casehub.deadletters import DeadLetter
 from casehub.decision import Decision, DecisionReplay, DecisionStatus, Difference, Inquiry
@@ -51,6 +52,7 @@ from casehub.errors import (
     StoreError,
     StoreOwnedError,
     StoreUnavailableError,
+    SubCaseError,
     TaskNotFoundError,
     TaskRefusedError,
     UnknownNameError,
@@ -111,6 +113,7 @@ from casehub.events import (
     WorkerScheduled,
 )
 from casehub.explanation import Explanation, Verdict
+from casehub.fact_history import FactHistory
 from casehub.goals import GoalExpression, all_of, any_of
 from casehub.hub import CaseHub
 from casehub.humantask import HumanTask
@@ -134,6 +137,9 @@ from casehub.schedule import CatchUp, Schedule, after, at, cron, every
 from casehub.sentry import Sentry, absent, confident, present, reached
 from casehub.spi import Answer, CaseStore, Clock, Defer, Executor, LoopControl, Selection, Turn
 from casehub.state import CaseState
+from casehub.subcase import Rest
+from casehub.subcase_events import SubCaseCancelled, SubCaseEnded, SubCaseEvent, SubCaseStarted
+from casehub.subcases import Child
 from casehub.task_events import (
     HumanTaskAssigned,
     HumanTaskCancelled,
@@ -195,6 +201,7 @@ __all__ = [
     "CaseSummary",
     "CaseView",
     "CatchUp",
+    "Child",
     "ChoreographyLoopControl",
     "Clock",
     "Confident",
@@ -270,6 +277,7 @@ __all__ = [
     "Quarantine",
     "QuarantineEvent",
     "Refire",
+    "Rest",
     "Retry",
     "Schedule",
     "SchemaError",
@@ -285,6 +293,11 @@ __all__ = [
     "StoreError",
     "StoreOwnedError",
     "StoreUnavailableError",
+    "SubCaseCancelled",
+    "SubCaseEnded",
+    "SubCaseError",
+    "SubCaseEvent",
+    "SubCaseStarted",
     "Subscription",
     "Task",
     "TaskId",

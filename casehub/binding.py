@@ -11,6 +11,7 @@ from casehub.events import Event
 from casehub.policies import Policy
 from casehub.schedule import Schedule
 from casehub.sentry import Sentry
+from casehub.subcase import SubCase
 from casehub.values import FactType
 from casehub.wiring import Parameter, Source
 
@@ -23,7 +24,8 @@ class Worker:
     rather than the value of the one. Several workers of one `capability` are alternatives for one binding. `is_async`:
     a coroutine function; others run in a thread. `looks_in`: it asks for its execution or the view of its case.
     `computes`: what it does, where that is an expression rather than code; it is part of the structure. `form`: of the
-    answer where people do the work: then the function says what to ask them.
+    answer where people do the work: then the function says what to ask them. `sub_case`: where cases of another definition
+    do it: then the function says what they start with.
     """
 
     name: str
@@ -36,6 +38,12 @@ class Worker:
     looks_in: bool = False
     computes: str = ""
     form: FactType | None = None
+    sub_case: SubCase | None = None
+
+    @property
+    def runs(self) -> bool:
+        """Whether its function does the work, rather than people or sub-cases."""
+        return self.form is None and self.sub_case is None
 
     @property
     def required(self) -> tuple[str, ...]:

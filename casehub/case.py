@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, Protocol, TypeVar, cast, get_args
 
 from casehub.case_stage import CaseStage
-from casehub.context import CaseContext, Fact
+from casehub.context import CaseContext
 from casehub.decision import READ, Decision, DecisionReplay, decisions_of
 from casehub.durations import Duration, duration
 from casehub.engine.live import LiveCase
@@ -22,8 +22,9 @@ from casehub.errors import (
     SettingsError,
     did_you_mean,
 )
-from casehub.events import CaseId, ContextChanged, Event, WorkerScheduled
+from casehub.events import CaseId, WorkerScheduled
 from casehub.explanation import Explanation
+from casehub.fact_history import FactHistory
 from casehub.hindsight import replay_decisions
 from casehub.inputs import Cancel, Input, Resume, Suspend, Write
 from casehub.lifecycle import CaseStatus
@@ -32,7 +33,9 @@ from casehub.query import CaseLog
 from casehub.spi import LoopControl, Turn
 from casehub.state import CaseState
 from casehub.structure import Structure
-from casehub.values import ABSENT, Plain, apart, snake_case
+from casehub.subcase import parent_of
+from casehub.subcases import Child
+from casehub.values import Plain, apart, snake_case
 
 T = TypeVar("T")
 Wait = Literal["turn", "first_wave", "quiescent"]
@@ -109,6 +112,15 @@ class Case:
         """The history of this case, typed. Queries `across="definition"` need `hub.log` or a case's own view."""
         runtime = self._hub.runtime
         return CaseLog(runtime.store.log, self.id, "", self._hub.tenant, now=runtime.clock.now())
+
+    async def children(self) -> Sequence[Child]:
+        """Its sub-cases that are open, or count for an activation that waits for more of them."""
+        return await self._read(lambda live: list(live.state.children.known.values()))
+
+    @property
+    def parent(self) -> CaseId | None:
+        """The case whose sub-case this is; None for one that somebody started."""
+        return parent_of(self.id)
 
     def stage(self, name: str) -> CaseStage:
         """One stage of the case, to be activated, completed, terminated, faulted, suspended or resumed by hand."""
@@ -257,75 +269,6 @@ class Case:
             return _context(live) if wave.isdisjoint(live.state.with_workers()) else None
 
         return test
-
-
-class Recorded(Protocol):
-    """What a fact's history is read from: a case's handle, or its record."""
-
-    @property
-    def id(self) -> CaseId: ...
-
-    @property
-    def log(self) -> CaseLog: ...
-
-    async def context(self) -> CaseContext: ...
-
-
-class FactHistory:
-    """One fact of one case through time."""
-
-    __slots__ = ("_case", "name")
-
-    def __init__(self, case: Recorded, name: str) -> None:
-        self._case = case
-        self.name = name
-
-    async def value(self) -> Any:
-        """Its value now. Raises `KeyError` when it is not there."""
-        return (await self._case.context())[self.name]
-
-    async def history(self) -> list[Fact]:
-        """Every value it had, oldest first; a deletion is a fact whose value is `ABSENT`."""
-        found: list[Fact] = []
-        for event in await self._case.log.query(ContextChanged):
-            if self.name in event.facts or self.name in event.deleted:
-                value: Any = event.facts.get(self.name, ABSENT)
-                confidence = event.confidence.get(self.name) if event.confidence else None
-                found.append(Fact(self.name, value, event.version, event.by, event.cause, event.at, confidence))
-        return found
-
-    async def why(self) -> list[Event]:
-        """The chain of causes: the event that wrote it, what that followed from, and so on to the facts it was made of.
-
-        Sources come first. Raises `FactError` for a fact that never was.
-        """
-        events: Sequence[Event] = await self._case.log.query(Event)
-        by_version = {event.version: event for event in events}
-        written = [
-            e for e in events if isinstance(e, ContextChanged) and (self.name in e.facts or self.name in e.deleted)
-        ]
-        if not written:
-            known = {name for event in events if isinstance(event, ContextChanged) for name in event.facts}
-            raise FactError(f"case {self._case.id!r} never had a fact {self.name!r}; {did_you_mean(self.name, known)}")
-        chain: dict[int, Event] = {}
-        waiting = [written[-1].version]
-        while waiting:
-            version = waiting.pop()
-            event = by_version.get(version)
-            if event is None or version in chain:
-                continue
-            chain[version] = event
-            waiting.append(event.cause)
-            if isinstance(event, ContextChanged) and event.binding:
-                scheduled = [
-                    e
-                    for e in events
-                    if isinstance(e, WorkerScheduled) and e.binding == event.binding and e.version < version
-                ]
-                if scheduled:
-                    waiting.append(scheduled[-1].version)
-                    waiting.extend(stamp for stamp in scheduled[-1].stamps.values() if stamp)
-        return [chain[version] for version in sorted(chain)]
 
 
 def raise_outcome(state: CaseState) -> None:

@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Any, TypeVar, overload
 
 from casehub.errors import FactError, did_you_mean
+from casehub.events import ContextChanged
 from casehub.values import ABSENT, Absent, FactType, Plain
 
 T = TypeVar("T")
@@ -151,3 +152,15 @@ class CaseContext(Mapping[str, Any]):
 
 def _stamp(fact: Fact) -> int:
     return fact.stamp
+
+
+def change(facts: dict[str, Fact], event: ContextChanged) -> None:
+    """Make the facts what they are after a change; a deleted one leaves a tombstone."""
+    stamp, by, cause, at, confidence = event.version, event.by, event.cause, event.envelope.at, event.confidence
+    for name, value in event.facts.items():
+        facts[name] = Fact(name, value, stamp, by, cause, at, None if confidence is None else confidence.get(name))
+    for name in event.deleted:
+        facts[name] = Fact(name, ABSENT, stamp, by, cause, at)
+    for name in (*event.hidden, *event.shown):
+        fact, hidden = facts[name], name in event.hidden
+        facts[name] = Fact(name, fact.value, stamp, fact.by, fact.cause, fact.at, fact.confidence, hidden)

@@ -6,23 +6,25 @@ the function unchanged, so workers stay ordinary functions that tests can call.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar, Unpack, cast, get_args, get_origin, overload
+from typing import Any, TypeVar, Unpack, cast, get_args, overload
 
 from casehub.activities import COMPLETE, Activity, Value, activity_of
 from casehub.binding import Binding, On, Worker, trigger_of
+from casehub.declared import declared, name_of
 from casehub.durations import Duration, duration
 from casehub.errors import Problem
 from casehub.goals import Goal, GoalExpression, Milestone, as_expression
-from casehub.humantask import HumanTask, form_of
+from casehub.humantask import HumanTask
 from casehub.policies import Budget, Limits, OnOutcome, PolicyOptions, policy_of
 from casehub.sentry import Guard, Sentry, as_sentry
 from casehub.stage import Stage, StageFault
-from casehub.values import snake_case, without_none
+from casehub.subcase import Rest, SubCase, is_several
+from casehub.values import snake_case
 from casehub.wiring import WiringError, namespace_of_caller, signature_of
 
 F = TypeVar("F", bound=Callable[..., Any])
+C = TypeVar("C", bound=Callable[..., Mapping[str, Any] | Sequence[Mapping[str, Any]]])
 H = TypeVar("H", bound=Callable[..., HumanTask[Any]])
 T = TypeVar("T")
 
@@ -76,6 +78,7 @@ class CaseDefinition:
         self.milestones: list[Milestone] = []
         self.goals: list[Goal] = []
         self.stages: list[Stage] = []
+        self.sub_cases: dict[str, CaseDefinition] = {}
         self.returned: dict[str, Any] = {}
         self.resources: dict[str, tuple[Any, Callable[[], AsyncIterator[Any]]]] = {}
         self.activities: list[Activity] = []
@@ -155,6 +158,46 @@ class CaseDefinition:
 
         return declare
 
+    def sub_case(
+        self,
+        definition: CaseDefinition,
+        *,
+        name: str | None = None,
+        writes: str | None = None,
+        takes: str | None = None,
+        need: int | None = None,
+        rest: Rest | str = Rest.CANCEL,
+        wait: bool = True,
+        when: Guard | None = None,
+        on: On | Sequence[On] = (),
+        capability: str = "",
+        **policy: Unpack[PolicyOptions],
+    ) -> Callable[[C], C]:
+        """Declare cases of another definition as a worker, and a binding of the same name that starts them.
+
+        The function says what they start with; it is called once, when the binding fires, and only computes. A mapping
+        is one sub-case, a list of mappings is one for each; the annotation says which. What it `writes` is the fact
+        that `takes` names of a sub-case (by default of the same name), or the list of theirs. Of several, `need` have to
+        complete, by default all; `rest` says what becomes of the others then. `wait=False` starts them and goes on.
+
+        A sub-case that does not complete fails the activation; of several, too few that still can decline it. Neither is
+        tried again unless `on_failed` or `on_declined` says so. `timeout` is a deadline for all of them.
+        """
+        namespace = namespace_of_caller()
+        options: PolicyOptions = {"on_failed": OnOutcome.FAULT_ITEM, "on_declined": OnOutcome.FAULT_ITEM, **policy}
+
+        def stands_for(returned: Any) -> SubCase:
+            taken = (takes or writes) if wait else None
+            return SubCase(definition.name, taken, is_several(returned), need, Rest(rest), wait)
+
+        def declare(function: C) -> C:
+            self.sub_cases[definition.name] = definition
+            worker = self._worker(function, name, writes, capability, namespace, sub_case=stands_for)
+            self._declare(worker, when, on, policy if capability else options, namespace)
+            return function
+
+        return declare
+
     def binding(
         self,
         name: str,
@@ -187,19 +230,19 @@ class CaseDefinition:
         try:
             _, returned = signature_of(opener, namespace_of_caller())
         except WiringError as error:
-            self._problem(f"resource {_name(opener)!r}", error)
+            self._problem(f"resource {name_of(opener)!r}", error)
             return opener
         offered = get_args(returned)[:1]
         if not offered:
             self.problems.append(
                 Problem(
-                    f"resource {_name(opener)!r}",
+                    f"resource {name_of(opener)!r}",
                     "its return annotation names no type to wire it by",
                     "annotate it with AsyncIterator[Type] and yield one",
                 )
             )
             return opener
-        self.resources[_name(opener)] = (offered[0], opener)
+        self.resources[name_of(opener)] = (offered[0], opener)
         return opener
 
     def milestone(self, name: str, when: Guard, *, entry: Guard | None = None, sla: Duration | None = None) -> None:
@@ -255,7 +298,7 @@ class CaseDefinition:
         for binding in self.bindings:
             if any(worker.function is member for worker in binding.workers):
                 return binding.name
-        return _name(member)
+        return name_of(member)
 
     def goal(self, name: str, when: Guard, *, failure: bool = False) -> None:
         """Declare a goal: reached when `when` holds for the first time. A `failure` goal faults the case."""
@@ -305,35 +348,20 @@ class CaseDefinition:
 
     def _worker(
         self, function: Callable[..., Any], name: str | None, writes: str | Sequence[str] | None, capability: str,
-        namespace: Mapping[str, Any], *, people: bool = False,
+        namespace: Mapping[str, Any], *, people: bool = False, sub_case: Callable[[Any], SubCase] | None = None,
     ) -> Worker | None:  # fmt: skip
-        name = name or _name(function)
+        name = name or name_of(function)
         try:
-            parameters, returned = signature_of(function, namespace)
-            form = form_of(name, returned) if people else None
+            found = declared(function, name, writes, capability, namespace, people=people, sub_case=sub_case)
         except WiringError as error:
             self._problem(f"worker {name!r}", error)
             return None
-        if form is not None:
-            returned = form.annotation
-        mapping = not people and _is_mapping(without_none(returned))
-        if isinstance(writes, str):
-            facts: tuple[str, ...] = (writes,)
-            mapping = False
-        elif writes is not None:
-            facts = tuple(writes)
-            mapping = True
-        elif returned in (None, type(None)):
-            facts = ()
-        elif isinstance(written := without_none(returned), type) and not mapping:
-            facts = (snake_case(written.__name__),)
-        else:
-            facts = ()
+        if found.unsaid:
             self.problems.append(
                 Problem(f"worker {name!r}", "its return annotation does not say which facts it writes", "give writes=")
             )
-        self.returned[name] = Any if mapping else without_none(returned)
-        return Worker(name, function, parameters, facts, mapping, capability, _is_async(function), form=form)
+        self.returned[name] = found.returns
+        return found.worker
 
     def _bind(
         self, name: str, workers: tuple[Worker, ...], when: Guard | None, on: On | Sequence[On],
@@ -362,16 +390,3 @@ def _named_types(declared: Iterable[str | type] | Mapping[str, Any]) -> dict[str
         entry if isinstance(entry, str) else snake_case(entry.__name__): Any if isinstance(entry, str) else entry
         for entry in declared
     }
-
-
-def _name(function: Callable[..., Any]) -> str:
-    return str(getattr(function, "__name__", type(function).__name__))
-
-
-def _is_async(function: Callable[..., Any]) -> bool:
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004 - an object with an async __call__
-
-
-def _is_mapping(returned: Any) -> bool:
-    origin = get_origin(returned) or returned
-    return isinstance(origin, type) and issubclass(origin, Mapping) and not hasattr(returned, "__required_keys__")

@@ -12,6 +12,7 @@
     |  |- TaskRefusedError        a human task is not theirs, or has ended; carries the answer
     |  `- AnswerRefusedError      an answer does not fit the form of a human task; carries its fields
     |- FactError                  a value that cannot be a fact, or that cannot be read as what it should be
+    |- SubCaseError               a sub-case ended in another way than by completing
     |- MergeConflictError         two writers of one fact under the merge policy `fail`
     |- LimitError                 a bound was reached: queue, payload, depth
     |- CaseOutcomeError           raised to whoever waits for a case that does not complete
@@ -153,6 +154,10 @@ class CaseStalledError(CaseOutcomeError):
         super().__init__(
             f"case {case!r} has stalled: nothing is running, nothing is eligible, its goals are unmet{lines}"
         )
+
+
+class SubCaseError(CaseHubError):
+    """A sub-case ended in another way than by completing. What its activation failed with."""
 
 
 class CaseFaultedError(CaseOutcomeError):

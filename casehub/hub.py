@@ -33,6 +33,7 @@ from casehub.engine.timers import TimerWheel
 from casehub.envelope import is_case_id, new_case_id
 from casehub.errors import HubClosedError, InputRefusedError, SettingsError, did_you_mean
 from casehub.events import CaseId, Event
+from casehub.family import Family
 from casehub.inputs import Start
 from casehub.lifecycle import CaseStatus
 from casehub.lookup import clock_of, store_of
@@ -42,7 +43,7 @@ from casehub.quarantines import Quarantines
 from casehub.query import CaseQuery, CaseSummary, EventLog, check_kinds
 from casehub.residents import Residents
 from casehub.spi import CaseStore, Clock, Executor, LoopControl, Volatile
-from casehub.structure import Structure, started_with
+from casehub.structure import Structure, link, started_with, with_sub_cases
 from casehub.subscribers import Handler, Subscriber
 from casehub.validation import build
 from casehub.values import apart
@@ -85,10 +86,9 @@ class CaseHub:
         resident: int = 10_000,
         resume: bool = True,
     ) -> None:
-        self.definitions = {definition.name: definition for definition in definitions}
-        if len(self.definitions) < len(definitions):
-            raise SettingsError("two definitions have the same name; rename one of them")
+        self.definitions = with_sub_cases(definitions)
         self.structures: dict[str, Structure] = {name: build(each) for name, each in self.definitions.items()}
+        link(self.structures)
         self._loops = loops_of(loop, self.structures)
         self.store: CaseStore = store_of(store) if isinstance(store, str) else store
         self.clock: Clock = clock or clock_of("system")
@@ -145,6 +145,10 @@ class CaseHub:
             runtime.watchdog.start()
             opening.callback(runtime.watchdog.stop)
             group.start_soon(wheel.run, residents.timer_due)
+            if any(each.children for each in self.structures.values()):
+                family = Family(runtime, residents, self.structures)
+                residents.look_after = lambda case: group.start_soon(family.look_after, case)
+                self._subscribers.append(family.subscriber(durable=self.resumes))
             for subscriber in self._subscribers:
                 group.start_soon(subscriber.run, bus, self.store, self.tenant)
             if self.resumes:

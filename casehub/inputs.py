@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from casehub.events import ActivationId, Event, TimerId
+from casehub.events import ActivationId, CaseId, Event, TimerId
 from casehub.humantask import HumanTask
+from casehub.lifecycle import CaseStatus
 from casehub.stage import StageVerb
 from casehub.task_events import TaskId
 from casehub.values import FactType, Plain
@@ -204,6 +205,17 @@ class Adopt(Input):
     """Go on under the structure that this process has."""
 
     by: str = "engine"
+
+
+@dataclass(slots=True, kw_only=True)
+class ChildEnded(Input):
+    """A sub-case has ended. `facts`: its visible ones; `charges`: what it has spent, by unit."""
+
+    child: CaseId
+    status: CaseStatus
+    facts: Mapping[str, Plain] = field(default_factory=dict[str, Plain])
+    reason: str = ""
+    charges: Mapping[str, float] | None = None
 
 
 # ---- people

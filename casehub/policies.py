@@ -122,7 +122,8 @@ class Limits:
     """Bounds of one case. What is past one is held back with the verdict `LIMIT`, or ends the case with its reason.
 
     `firings_per_binding` and `firings` hold bindings back; `events` faults the case (a log that long is a loop);
-    `concurrency` is how many activations may be in flight; `inbox` how many inputs may wait.
+    `concurrency` is how many activations may be in flight; `inbox` how many inputs may wait; `depth` how many cases may be
+    around a sub-case.
     """
 
     firings_per_binding: int = 1_000
@@ -130,9 +131,10 @@ class Limits:
     events: int = 100_000
     concurrency: int = 100
     inbox: int = 10_000
+    depth: int = 10
 
     def __post_init__(self) -> None:
-        for name in ("firings_per_binding", "firings", "events", "concurrency", "inbox"):
+        for name in ("firings_per_binding", "firings", "events", "concurrency", "inbox", "depth"):
             if getattr(self, name) < 1:
                 raise SettingsError(f"Limits({name}={getattr(self, name)}): at least 1")
 
@@ -251,6 +253,10 @@ def policy_of(options: PolicyOptions) -> Policy:
     limit = options.get("limit")
     if limit is not None and limit < 1:
         raise SettingsError(f"limit={limit}: at least 1; leave the binding out if it must not fire")
+    for option, kind in (("retry", Retry), ("budget", Budget), ("estimate", Budget)):
+        given: object = options.get(option)
+        if given is not None and not isinstance(given, kind):
+            raise SettingsError(f"{option}={given!r}: give {kind.__name__}(...)")
     return Policy(
         refire=_choice(Refire, "refire", options.get("refire", Refire.ON_CHANGE)),
         limit=limit,

@@ -6,13 +6,13 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from casehub.case import FactHistory
 from casehub.context import CaseContext
 from casehub.decision import Decision, decisions_of
 from casehub.engine.live import restore
 from casehub.errors import CaseNotFoundError, UnknownNameError, did_you_mean
 from casehub.events import CaseId, Event
 from casehub.explanation import Explanation
+from casehub.fact_history import FactHistory
 from casehub.plan import PlanView
 from casehub.query import CaseLog
 from casehub.spi import CaseStore, LoopControl, WorksStages

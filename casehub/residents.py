@@ -46,7 +46,8 @@ _RESTING = (CaseStatus.WAITING, CaseStatus.SUSPENDED)
 class Residents:
     """The pumps of the cases in memory.
 
-    `parked`: open cases that cannot be worked, and why; `asked_only`: nothing comes in that nobody asks for.
+    `parked`: open cases that cannot be worked, and why; `asked_only`: nothing comes in that nobody asks for;
+    `look_after`: called to do what was left undone for a case with sub-cases, where there are any.
     """
 
     def __init__(
@@ -63,7 +64,7 @@ class Residents:
         self._runtime = runtime
         self._structures = structures
         self._loops = loops
-        self._tenant = tenant
+        self.tenant = tenant
         self._bound = max(bound, 1)
         self._asked_only = asked_only
         self._pumps: dict[CaseId, Pump] = {}
@@ -71,6 +72,8 @@ class Residents:
         self._ended: dict[CaseId, None] = {}
         self._loading: dict[CaseId, asyncio.Future[Pump | None]] = {}
         self._steered: dict[CaseId, LoopControl] = {}
+        self._begun = runtime.bus.position
+        self.look_after: Callable[[CaseId], object] | None = None
 
     def steer(self, case: CaseId, loop: LoopControl) -> None:
         """Give one case a loop control of its own, for as long as the hub is open. Say so before it starts."""
@@ -82,7 +85,7 @@ class Residents:
     async def start(self, case: CaseId, structure: Structure, input: Start, *, fresh: bool) -> None:
         """Begin a case; `fresh`: its id cannot be taken. Raises `CaseExistsError` when it is."""
         runtime = self._runtime
-        if not fresh and (case in self._pumps or await runtime.store.load(case, self._tenant) or case in self._pumps):
+        if not fresh and (case in self._pumps or await runtime.store.load(case, self.tenant) or case in self._pumps):
             raise CaseExistsError(f"case {case!r} is there already; give another case_id, or ask hub.case({case!r})")
         pump = self.begin(case, structure)
         try:
@@ -96,7 +99,7 @@ class Residents:
     def begin(self, case: CaseId, structure: Structure) -> Pump:
         """The pump of a case whose id is not taken; what it gets first is its `Start`."""
         runtime, loop = self._runtime, self._loop(case, structure.name)
-        state = CaseState(case, definition=structure.name, tenant=self._tenant)
+        state = CaseState(case, definition=structure.name, tenant=self.tenant)
         live = LiveCase(state, structure, loop, runtime.store.log, runtime.chance)
         pump = self._pumps[case] = Pump(live, runtime, self._idle)
         return pump
@@ -126,7 +129,7 @@ class Residents:
 
     async def _load(self, case: CaseId) -> Pump:
         runtime = self._runtime
-        events = await runtime.store.load(case, self._tenant)
+        events = await runtime.store.load(case, self.tenant)
         if (begun := self._pumps.get(case)) is not None:
             return begun  # it was started while this looked for it
         if not events:
@@ -160,14 +163,16 @@ class Residents:
                 pump.post(Recover())
             if self._asked_only:  # what has come due meanwhile was nobody's business
                 for timer, due in state.timers.items():
-                    runtime.wheel.taken(self._tenant, case, timer, due)
+                    runtime.wheel.taken(self.tenant, case, timer, due)
+            elif self.look_after is not None and state.children.open() and events[-1].seq <= self._begun:
+                self.look_after(case)  # nothing has happened to it since this hub was opened
         self._idle(pump)
         return pump
 
     async def resume(self) -> None:
         """Load every case that was being worked when the store was last left."""
         for tenant, case in await self._patiently(self._runtime.store.active):
-            if tenant != self._tenant:
+            if tenant != self.tenant:
                 continue
             try:
                 await self._patiently(partial(self.pump, case))
@@ -186,7 +191,7 @@ class Residents:
 
     async def timer_due(self, timer: DueTimer) -> None:
         """Post a timer that has come due to its case. Raises `StoreUnavailableError`."""
-        if timer.tenant != self._tenant or (self._asked_only and timer.case not in self._pumps):
+        if timer.tenant != self.tenant or (self._asked_only and timer.case not in self._pumps):
             return
         try:
             pump = await self.pump(timer.case)

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any
 
 from casehub.activation import Activation, Firing, MilestoneState
-from casehub.context import Fact
+from casehub.context import Fact, change
 from casehub.envelope import subtypes
 from casehub.events import (
     ActivationId,
@@ -52,9 +52,10 @@ from casehub.events import (
 )
 from casehub.lifecycle import ActivationStatus, CaseStatus, MilestoneStatus, SlaStatus
 from casehub.spending import Spending
+from casehub.subcase_events import SubCaseEnded, SubCaseEvent, SubCaseStarted
+from casehub.subcases import Children
 from casehub.task_events import HumanTaskEvent
 from casehub.tasks import Tasks, TaskStatus
-from casehub.values import ABSENT
 
 
 @dataclass(slots=True)
@@ -84,6 +85,7 @@ class CaseState:
     goals: dict[str, int] = field(default_factory=dict[str, int])
     timers: dict[TimerId, datetime] = field(default_factory=dict[TimerId, datetime])
     tasks: Tasks = field(default_factory=Tasks)
+    children: Children = field(default_factory=Children)
     anchors: dict[TimerId, datetime] = field(default_factory=dict[TimerId, datetime])
     occurred: dict[TimerId, datetime] = field(default_factory=dict[TimerId, datetime])
     occurrences: dict[str, int] = field(default_factory=dict[str, int])
@@ -112,13 +114,13 @@ class CaseState:
 
     @property
     def at_work(self) -> bool:
-        """Whether an activation is in flight that is not with people."""
-        if not self.tasks.open:
+        """Whether an activation is in flight that is with neither people nor sub-cases."""
+        if not (self.tasks.open or self.children.known):
             return bool(self.activations)
         return bool(self.with_workers())
 
     def with_workers(self) -> set[ActivationId]:
-        """The activations in flight that are not with people."""
+        """The activations in flight that are with neither people nor sub-cases."""
         return {each.id for each in self.activations.values() if each.status is not ActivationStatus.DELEGATED}
 
     def stamp(self, fact: str) -> int:
@@ -166,26 +168,13 @@ def _status_changed(state: CaseState, event: Any) -> None:
 
 
 def _context_changed(state: CaseState, event: Any) -> None:
-    facts, stamp, by, cause, at = state.facts, event.version, event.by, event.cause, event.envelope.at
-    confidence = event.confidence
     firing = state.firings.get(event.binding) if event.binding else None
-    seen = firing.stamps if firing is not None else None
-    own: dict[str, int] | None = None
-    for name, value in event.facts.items():
-        if seen and name in seen and seen[name] == state.stamp(name):
-            own = own or dict(seen)
-            own[name] = stamp
-        facts[name] = Fact(name, value, stamp, by, cause, at, None if confidence is None else confidence.get(name))
-    for name in event.deleted:
-        if seen and name in seen and seen[name] == state.stamp(name):
-            own = own or dict(seen)
-            own[name] = stamp
-        facts[name] = Fact(name, ABSENT, stamp, by, cause, at)
-    for name in (*event.hidden, *event.shown):
-        fact, hidden = facts[name], name in event.hidden
-        facts[name] = Fact(name, fact.value, stamp, fact.by, fact.cause, fact.at, fact.confidence, hidden)
-    if own is not None and firing is not None:
-        firing.stamps = own
+    if firing is not None and (seen := firing.stamps):  # what a worker writes itself counts as seen by it
+        written = (*event.facts, *event.deleted)
+        own = {name: event.version for name in written if name in seen and seen[name] == state.stamp(name)}
+        if own:
+            firing.stamps = {**seen, **own}
+    change(state.facts, event)
     state.stalled = ()
 
 
@@ -229,6 +218,8 @@ def _attempt_finished(state: CaseState, event: Any) -> None:
         state.spending.charge(event.binding, event.charges)
     if activation is None:
         return
+    if state.children.known:
+        state.children.forget(activation.id)
     firing = state.firing(event.binding)
     firing.outcome = event.name
     firing.then = event.then
@@ -276,6 +267,15 @@ def _quarantined(state: CaseState, event: Any) -> None:
 def _released(state: CaseState, event: Any) -> None:
     state.quarantined.pop(event.worker, None)
     state.stalled = ()
+
+
+def _sub_case(state: CaseState, event: Any) -> None:
+    activation = state.activations.get(event.activation)
+    state.children.apply(event, counts=activation is not None)
+    if isinstance(event, SubCaseStarted) and event.waited and activation is not None:
+        activation.status = ActivationStatus.DELEGATED
+    elif isinstance(event, SubCaseEnded) and event.charges:
+        state.spending.charge(event.binding, event.charges)
 
 
 def _goal_reached(state: CaseState, event: Any) -> None:
@@ -360,6 +360,7 @@ _FOLDS: dict[type[Event], Callable[[CaseState, Any], None]] = {
     **dict.fromkeys(subtypes(CaseStatusChanged), _status_changed),
     **dict.fromkeys(subtypes(WorkerExecutionFinished), _attempt_finished),
     **dict.fromkeys(subtypes(HumanTaskEvent), _task),
+    **dict.fromkeys(subtypes(SubCaseEvent), _sub_case),
     CaseStarted: _started,
     ContextChanged: _context_changed,
     SignalReceived: _signal,

@@ -7,14 +7,22 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any, NotRequired, Required, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from casehub.binding import Binding, Trigger, Worker
 from casehub.definition import CaseDefinition
-from casehub.errors import FactError, InputRefusedError, LimitError, Problem, UnknownNameError, did_you_mean
+from casehub.errors import (
+    FactError,
+    InputRefusedError,
+    LimitError,
+    Problem,
+    SettingsError,
+    UnknownNameError,
+    did_you_mean,
+)
 from casehub.events import Event, TimerId
 from casehub.goals import Goal, GoalExpression, Milestone
 from casehub.policies import Quarantine, Refire
@@ -36,7 +44,8 @@ class Structure:
     that may come from outside later; `readers`, `milestones_of`, `goals_of`: from a fact to what reads it; `awaiting`: from a milestone to the bindings whose guards test it;
     `stages`: in the order of names; `stage_of`: from a member to its stage; `triggered`: from an event class to the
     bindings that wait for it; `timed`: from a timer to the binding and the schedule that it is for; `asks_people`: whether it has
-    human tasks; `watched`: from a worker to its quarantine; `hash`: of names, reads, writes, policies and conditions, not of function bodies.
+    human tasks; `watched`: from a worker to its quarantine; `children`: of the definitions that its sub-cases have, by name;
+    `hash`: of names, reads, writes, policies and conditions, not of function bodies.
     """
 
     definition: CaseDefinition
@@ -63,6 +72,7 @@ class Structure:
     timed: dict[TimerId, tuple[Binding, Schedule]]
     watched: dict[str, Quarantine]
     asks_people: bool = False
+    children: dict[str, Structure] = field(default_factory=dict[str, "Structure"])
 
     def binding(self, name: str) -> Binding:
         """One binding by name. Raises `UnknownNameError` naming the nearest."""
@@ -164,13 +174,19 @@ def _index(things: Iterable[N], keys: Callable[[N], Iterable[K]]) -> dict[K, tup
 
 
 def _fact_types(
-    definition: CaseDefinition, inputs: Mapping[str, tuple[Any, bool]], problems: list[Problem]
+    definition: CaseDefinition,
+    inputs: Mapping[str, tuple[Any, bool]],
+    problems: list[Problem],
+    around: tuple[CaseDefinition, ...] = (),
 ) -> dict[str, FactType]:
-    """The type of each fact that somebody declares: writers first, then inputs, signals and external facts."""
+    """The type of each fact that somebody declares: writers first, then inputs, signals and external facts.
+
+    `around`: the definitions whose sub-case it is; what they take of each other in a ring has no type.
+    """
     declared: dict[str, list[Any]] = {}
     for worker in definition.workers:
         for name in worker.writes:
-            declared.setdefault(name, []).append(definition.returned.get(worker.name, Any))
+            declared.setdefault(name, []).append(_returned(definition, worker, (*around, definition)))
     for name, (annotation, _) in inputs.items():
         declared.setdefault(name, []).append(annotation)
     for name, annotation in {**definition.signals, **definition.external}.items():
@@ -186,6 +202,38 @@ def _fact_types(
             problems.append(Problem(f"fact {name!r}", str(error), "or return a plain value"))
             types[name] = FactType()
     return types
+
+
+def _returned(definition: CaseDefinition, worker: Worker, around: tuple[CaseDefinition, ...]) -> Any:
+    """The type of what a worker writes; of sub-cases, that of what is taken from them."""
+    spec = worker.sub_case
+    if spec is None:
+        return definition.returned.get(worker.name, Any)
+    child = definition.sub_cases[spec.definition]
+    if spec.takes is None or child in around:
+        return Any
+    kind = _fact_types(child, _model_fields(child.inputs), [], around).get(spec.takes)
+    annotation: Any = Any if kind is None else kind.annotation
+    return list[annotation] if spec.several else annotation
+
+
+def with_sub_cases(definitions: Iterable[CaseDefinition]) -> dict[str, CaseDefinition]:
+    """Definitions and those of their sub-cases, by name. Raises `SettingsError` where two have one name."""
+    found: dict[str, CaseDefinition] = {}
+    waiting = list(definitions)
+    if len(set(waiting)) < len(waiting):
+        raise SettingsError("a definition was given twice; give each once")
+    for definition in waiting:  # which grows meanwhile
+        if found.setdefault(definition.name, definition) is not definition:
+            raise SettingsError(f"two definitions have the name {definition.name!r}; rename one of them")
+        waiting += [each for each in definition.sub_cases.values() if each not in waiting]
+    return found
+
+
+def link(structures: Mapping[str, Structure]) -> None:
+    """Give each structure those of its sub-cases."""
+    for structure in structures.values():
+        structure.children = {name: structures[name] for name in structure.definition.sub_cases}
 
 
 def _model_fields(model: type | None) -> dict[str, tuple[Any, bool]]:
@@ -287,6 +335,8 @@ def _hash(definition: CaseDefinition, bindings: list[Binding], milestones: list[
 
 def _named(worker: Worker) -> tuple[object, ...]:
     named = (worker.name, worker.reads, worker.writes, worker.capability)
+    if worker.sub_case is not None:
+        return (*named, str(worker.sub_case))
     return named if worker.form is None else (*named, "people")
 
 

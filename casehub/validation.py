@@ -225,6 +225,33 @@ def _people(structure: Structure) -> Iterator[Problem]:
                 )
 
 
+def _sub_cases(structure: Structure) -> Iterator[Problem]:
+    """What says what a sub-case starts with is called in the turn, and what is taken from one has to be there."""
+    for worker in structure.definition.workers:
+        spec, subject = worker.sub_case, f"sub-case {worker.name!r}"
+        if spec is None:
+            continue
+        child = structure.definition.sub_cases[spec.definition]
+        if worker.is_async:
+            yield Problem(
+                subject,
+                "is async, and it is called while the case is decided, where nothing may be awaited",
+                "make it a plain function of facts; let a worker before it write what else it needs",
+            )
+        if spec.need is not None and (spec.need < 1 or not spec.several):
+            why = "starts one" if not spec.several else f"needs {spec.need} of them"
+            yield Problem(subject, f"{why}, and need= says how many of several complete", "leave need= out, or mend it")
+        facts = {*child.facts, *child.signals, *child.external, *(n for w in child.workers for n in w.writes)}
+        facts |= {parameter.name for w in child.workers for parameter in w.parameters}
+        facts |= set(getattr(child.inputs, "__annotations__", ()))
+        if spec.takes is not None and spec.takes not in facts:
+            yield Problem(
+                subject,
+                f"takes {spec.takes!r} of {child.name!r}, which has no such fact; {did_you_mean(spec.takes, facts)}",
+                "name one with takes=",
+            )
+
+
 def _never_asked(structure: Structure) -> Iterator[Problem]:
     """Workers that no binding runs, and conditions that no change can make hold."""
     bound = {worker.name for binding in structure.bindings.values() for worker in binding.workers}
@@ -346,6 +373,7 @@ _CHECKS = (
     _types,
     _writers,
     _people,
+    _sub_cases,
     _never_asked,
     _activities,
 )

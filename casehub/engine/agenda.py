@@ -277,8 +277,9 @@ def explain(state: CaseState, structure: Structure, loop: LoopControl, binding: 
     if verdict is Verdict.RETRY_WAIT:
         return said(verdict, "an attempt is over, and the next one waits for its time")
     if verdict is Verdict.IN_FLIGHT:
-        asked = state.tasks.open.values()
-        return said(verdict, next((task.where for task in asked if task.binding == name), "is running"))
+        asked = [task.where for task in state.tasks.open.values() if task.binding == name]
+        asked += [f"waits for sub-case {child.id}" for child in state.children.open() if child.binding == name]
+        return said(verdict, ", ".join(asked[:3]) or "is running")
     held = hold(state, structure, loop, binding)
     if held is not None:
         return said(held[0], held_back(held))

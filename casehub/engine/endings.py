@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from casehub.engine.agenda import holds
+from casehub.engine.children import cancelled
 from casehub.events import (
     CaseCompleted,
     CaseEnded,
@@ -52,3 +53,7 @@ def called_off(state: CaseState, end: CaseEnded) -> Iterator[Event]:
             attempt=activation.attempt,
             reason=f"the case is {end.after}",
         )
+    if not isinstance(end, CaseCompleted):  # what is nobody's to wait for outlives a case that completes, and no other
+        for child in state.children.open():
+            if not child.cancelled:
+                yield cancelled(child, f"case {state.id!r} is {end.after}")

@@ -12,13 +12,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from casehub.activation import Activation
-from casehub.binding import Binding, Worker
+from casehub.engine.completions import completed, equal, visible
 from casehub.engine.failures import failed
 from casehub.engine.letters import discarded, retried
 from casehub.engine.quarantine import held, quarantined, released
-from casehub.engine.results import Result, merged_confidence, result_of
 from casehub.engine.timekeeping import strike
-from casehub.errors import CaseEndedError, FactError, InputRefusedError
+from casehub.errors import CaseEndedError, InputRefusedError
 from casehub.events import (
     CaseStarted,
     CaseStatusChanged,
@@ -27,7 +26,6 @@ from casehub.events import (
     DeliberationCancelled,
     Event,
     SignalReceived,
-    WorkerExecutionCompleted,
     WorkerExecutionInterrupted,
     WorkerExecutionStarted,
     WorkerResultDropped,
@@ -53,7 +51,7 @@ from casehub.policies import OnOutcome
 from casehub.spi import LoopControl, WorksStages
 from casehub.state import CaseState
 from casehub.structure import Structure
-from casehub.values import ABSENT, Absent, Plain, copy, plain, same
+from casehub.values import ABSENT, Plain
 
 INTERRUPTIONS = 10
 """How often the process may end during one activation before the activation is faulted: it may be what ends it."""
@@ -85,7 +83,7 @@ class Intake:
         self._open("take facts")
         facts: Mapping[str, Plain] = input.facts
         if input.absent_only:
-            facts = {name: value for name, value in facts.items() if not self._visible(name)}
+            facts = {name: value for name, value in facts.items() if not visible(self.state, name)}
         deleted = [name for name in input.delete if name in state.facts and state.facts[name].value is not ABSENT]
         if input.clear:
             kept = self.structure.definition.protected
@@ -95,7 +93,7 @@ class Intake:
         hidden = tuple(name for name in input.hide if name in state.facts and not state.facts[name].hidden)
         shown = tuple(name for name in input.show if name in state.facts and state.facts[name].hidden)
         sure = input.confidence
-        changed = {name: value for name, value in facts.items() if not self._equal(name, value, sure.get(name))}
+        changed = {name: value for name, value in facts.items() if not equal(self.state, name, value, sure.get(name))}
         deleted = [name for name in deleted if name not in facts]
         change = changed or deleted or hidden or shown
         heard = any(signal in self.structure.triggered_by_signal or signal not in facts for signal in input.signals)
@@ -122,34 +120,8 @@ class Intake:
                 yield self._dropped(input, activation)
             return
         binding = self.structure.bindings[activation.binding]
-        worker = binding.worker_named(activation.worker)
         if input.error is None and input.expired is None:
-            try:
-                result = result_of(worker, input.value)
-                facts, deleted, sure = self._written(binding, worker, activation, result)
-            except Exception as error:  # a merge function, or a type's own code, may raise anything
-                yield from failed(self.state, self.chance, binding, activation, input, error, permanent=True)
-                return
-            by = input.author or f"worker:{worker.name}"
-            yield WorkerExecutionCompleted(
-                binding=activation.binding,
-                activation=activation.id,
-                worker=worker.name,
-                attempt=input.attempt,
-                wrote=(*facts, *deleted),
-                confidence=result.lowest,
-                charges=input.charges,
-                by=by,
-            )
-            if facts or deleted:
-                yield ContextChanged(
-                    facts=facts,
-                    deleted=deleted,
-                    confidence=sure,
-                    binding=activation.binding,
-                    by=by,
-                    cause=self.state.version,
-                )
+            yield from completed(self.state, self.structure, self.chance, binding, activation, input)
         else:
             yield from failed(self.state, self.chance, binding, activation, input, input.error)
 
@@ -233,38 +205,7 @@ class Intake:
                     return worker.name
         return activation.worker
 
-    # ---- what a worker's result comes to
-
-    def _written(
-        self, binding: Binding, worker: Worker, activation: Activation, result: Result
-    ) -> tuple[dict[str, Plain], tuple[str, ...], dict[str, float] | None]:
-        """What a result writes and deletes, merged with what was written meanwhile, and the confidence of what it writes."""
-        facts: dict[str, Plain] = {}
-        deleted: list[str] = []
-        confidence: dict[str, float] = {}
-        for name, item in result.items.items():
-            if name not in worker.writes:
-                raise FactError(
-                    f"worker {worker.name!r} wrote {name!r}, which its writes= does not name ({', '.join(worker.writes)}); add it"
-                )
-            kind, where = self.structure.types[name], f"fact {name!r} of worker {worker.name!r}"
-            mine: Plain | Absent = ABSENT if item is ABSENT else kind.normalise(item, where)
-            sure = result.sure.get(name)
-            theirs = self.state.facts.get(name)
-            if theirs is not None and theirs.stamp > activation.version:
-                merged = binding.policy.merge(ABSENT if theirs.value is ABSENT else copy(theirs.value), mine)
-                if merged is not mine and merged is not ABSENT:
-                    sure = merged_confidence(merged, sure, theirs)
-                    merged = kind.normalise(kind.restore(plain(merged, where), name), where)
-                mine = merged
-            if mine is not ABSENT:
-                if not self._equal(name, mine, sure):
-                    facts[name] = mine
-                    if sure is not None:
-                        confidence[name] = sure
-            elif self._visible(name):
-                deleted.append(name)
-        return facts, tuple(deleted), confidence or None
+    # ---- what is there already
 
     def _dropped(self, input: Returned, activation: Activation | None) -> Event:
         binding = str(input.activation).rsplit("/", 2)[1]
@@ -274,23 +215,12 @@ class Intake:
             binding=binding, activation=input.activation, worker=worker, attempt=input.attempt, reason=why
         )
 
-    # ---- what is there already
-
     def _open(self, verb: str) -> None:
         status = self.state.status
         if status.ended:
             raise CaseEndedError(
                 f"case {self.state.id!r} cannot {verb}: it is {status}, a terminal status; start a new case instead"
             )
-
-    def _visible(self, name: str) -> bool:
-        fact = self.state.facts.get(name)
-        return fact is not None and fact.visible
-
-    def _equal(self, name: str, value: Plain, confidence: float | None) -> bool:
-        """Whether a fact is that already, and as sure."""
-        fact = self.state.facts.get(name)
-        return fact is not None and fact.visible and fact.confidence == confidence and same(fact.value, value)
 
 
 INTAKE: dict[type[Input], Callable[[Intake, Any], Iterable[Event]]] = {

@@ -22,11 +22,11 @@ from casehub.engine.endings import called_off, end_of, fault_of
 from casehub.engine.failures import message_of
 from casehub.engine.intake import Intake
 from casehub.engine.limits import held_back, hold, withheld
-from casehub.engine.people import TAKES
 from casehub.engine.quiescence import at_rest
 from casehub.engine.reactors import REACTORS, Reactor, at_start
 from casehub.engine.reports import reported
 from casehub.engine.staging import staged
+from casehub.engine.takes import TAKES
 from casehub.engine.timekeeping import wind
 from casehub.envelope import subtypes
 from casehub.errors import CaseHubError, InputRefusedError, LoopControlError

@@ -7,14 +7,14 @@ computed is in `HUMAN_TASK_CREATED`. While a task is open its activation is `DEL
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from typing import Any, Final
 
 from casehub.activation import Activation
 from casehub.binding import Binding, Worker
 from casehub.engine.failures import failed
-from casehub.engine.intake import INTAKE, Intake
+from casehub.engine.intake import Intake
 from casehub.errors import (
     AnswerRefusedError,
     Declined,
@@ -44,7 +44,6 @@ from casehub.inputs import (
     Complete,
     Decline,
     Delegate,
-    Input,
     Release,
     Returned,
     TaskInput,
@@ -356,17 +355,3 @@ def _theirs(intake: Intake, input: TaskInput, verb: str, answer: object = None) 
 def _candidates(task: Task) -> str:
     parts = [f"{what} {', '.join(names)}" for what, names in (("users", task.users), ("groups", task.groups)) if names]
     return "; ".join(parts)
-
-
-TAKES: dict[type[Input], Callable[[Intake, Any], Iterable[Event]]] = {
-    **INTAKE,
-    Ask: ask,
-    Claim: claim,
-    Release: release,
-    Assign: assign,
-    Delegate: hand_on,
-    Complete: complete,
-    Decline: decline,
-    Comment: comment,
-    TimerDue: timer_due,
-}

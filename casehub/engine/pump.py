@@ -307,8 +307,8 @@ class Pump:
             return
         binding = live.structure.bindings[activation.binding]
         worker = binding.worker_named(activation.worker)
-        if worker.form is not None:
-            return  # people do it
+        if not worker.runs:
+            return  # people do it, or cases of their own
         # What it sees is what is committed, whatever comes before it runs.
         view = live.view(self.runtime.bus.position) if worker.looks_in else None
         questions = Questions(activation, self.submit, self._waiters.wake) if worker.looks_in else None

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any, TypeVar
 
 from casehub.engine.agenda import holds, touched
+from casehub.engine.children import expire_children, release_children, start_children
 from casehub.engine.people import clear_timers, close_tasks, delegate, set_timers
 from casehub.engine.quarantine import come_to_its_end
 from casehub.envelope import subtypes
@@ -131,9 +132,9 @@ REACTORS: dict[type[Event], tuple[Reactor, ...]] = {
     ContextChanged: (try_milestones, try_goals),
     MilestoneActivated: (try_activated_milestone,),
     MilestoneReached: (stop_sla,),
-    TimerFired: (take_timer,),
-    WorkerExecutionStarted: (delegate,),
-    **dict.fromkeys(subtypes(WorkerExecutionFinished), (close_tasks,)),
+    TimerFired: (take_timer, expire_children),
+    WorkerExecutionStarted: (delegate, start_children),
+    **dict.fromkeys(subtypes(WorkerExecutionFinished), (close_tasks, release_children)),
     HumanTaskCreated: (set_timers,),
     **dict.fromkeys(subtypes(HumanTaskEnded), (clear_timers,)),
 }

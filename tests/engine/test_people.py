@@ -41,7 +41,7 @@ from casehub import (
     WorkerExecutionStarted,
     present,
 )
-from casehub.engine.people import TAKES
+from casehub.engine.takes import TAKES
 from casehub.inputs import (
     Assign,
     Claim,

@@ -1,0 +1,201 @@
+"""Sub-cases as workers: a started activation becomes cases of another definition, and what they come to is its result.
+
+The function that a definition declares for it is called once, in the turn that starts the activation; the facts that it
+gave are in `SUB_CASE_STARTED`. Starting them is left to whoever hears that (see `casehub.family`), after the commit.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from casehub.activation import Activation
+from casehub.binding import Binding, Worker
+from casehub.engine.completions import completed
+from casehub.engine.failures import failed
+from casehub.engine.intake import Intake
+from casehub.errors import Declined, FactError, LimitError, Permanent, SubCaseError
+from casehub.events import (
+    ActivationId,
+    Event,
+    TimerCancelled,
+    TimerFired,
+    TimerId,
+    TimerSet,
+    WorkerExecutionCompleted,
+    WorkerExecutionFinished,
+    WorkerExecutionStarted,
+)
+from casehub.inputs import ChildEnded, Returned
+from casehub.lifecycle import CaseStatus
+from casehub.state import CaseState
+from casehub.structure import Structure, started_with
+from casehub.subcase import Rest, SubCase, child_id, depth_of
+from casehub.subcase_events import SubCaseCancelled, SubCaseEnded, SubCaseStarted
+from casehub.subcases import Child
+from casehub.values import ABSENT, Plain
+
+EXPIRY: Final = "sub-cases-expiry"
+_NO_CHANCE: Final = random.Random(0)  # noqa: S311 - draws the jitter of retries, which needs no secret
+
+
+# ---- what follows from events
+
+
+def start_children(state: CaseState, structure: Structure, event: WorkerExecutionStarted) -> Iterable[Event]:
+    """The attempt of a worker that stands for sub-cases starts them."""
+    if not structure.children:
+        return ()
+    binding = structure.bindings[event.binding]
+    worker = binding.worker_named(event.worker)
+    return () if worker.sub_case is None else _started(state, structure, event, binding, worker, worker.sub_case)
+
+
+def _started(
+    state: CaseState, structure: Structure, event: WorkerExecutionStarted, binding: Binding, worker: Worker, spec: SubCase
+) -> Iterator[Event]:  # fmt: skip
+    activation = state.activations[event.activation]
+    result = Returned(activation=activation.id, attempt=event.attempt, at=event.at)
+    try:
+        starts = _starts(state, structure, activation, worker, spec)
+    except Exception as error:  # it is user code
+        yield from failed(state, _NO_CHANCE, binding, activation, result, error, permanent=True)
+        return
+    for number, facts in enumerate(starts, 1):
+        yield SubCaseStarted(
+            child=child_id(activation.id, event.attempt, number if spec.several else None),
+            binding=binding.name,
+            activation=activation.id,
+            child_definition=spec.definition,
+            facts=facts,
+            waited=spec.wait,
+        )
+    if not (spec.wait and starts):
+        result.value = [] if spec.takes is not None else None
+        yield from completed(state, structure, _NO_CHANCE, binding, activation, result)
+    elif binding.policy.timeout is not None:
+        yield TimerSet(timer=TimerId(f"{EXPIRY}:{activation.id}"), due=event.at + binding.policy.timeout)
+
+
+def _starts(
+    state: CaseState, structure: Structure, activation: Activation, worker: Worker, spec: SubCase
+) -> list[Mapping[str, Plain]]:
+    """The facts that each sub-case starts with."""
+    limit = structure.definition.limits.depth
+    if depth_of(state.id) >= limit:
+        raise LimitError(
+            f"{limit} cases are around case {state.id!r} already; end the recursion, or raise Limits(depth=)"
+        )
+    arguments: dict[str, Any] = {}
+    for parameter in worker.parameters:
+        fact = activation.facts.get(parameter.target)
+        if fact is not None and not fact.hidden and fact.value is not ABSENT:
+            arguments[parameter.name] = parameter.type.restore(fact.value, f"fact {fact.name!r}")
+    given: object = worker.function(**arguments)
+    inputs: Sequence[object] = [given]
+    if spec.several:
+        if not isinstance(given, Sequence) or isinstance(given, str | bytes):
+            raise FactError(f"sub-case {worker.name!r} gave {given!r:.200}; return a list of its annotated kind")
+        inputs = given
+    if len(inputs) < (spec.need or 0):
+        raise Permanent(f"{spec.need} sub-cases have to complete, and there are {len(inputs)}")
+    child = structure.children[spec.definition]
+    found: list[Mapping[str, Plain]] = []
+    for each in inputs:
+        if not isinstance(each, Mapping):
+            raise FactError(f"sub-case {worker.name!r} gave {each!r:.200}; give its inputs as a mapping")
+        found.append(started_with(child, each))
+    return found
+
+
+def release_children(state: CaseState, structure: Structure, event: WorkerExecutionFinished) -> Iterable[Event]:
+    """Sub-cases that an attempt leaves behind are called off, unless they are kept."""
+    return _released(state, structure, event) if state.children.known else ()
+
+
+def _released(state: CaseState, structure: Structure, event: WorkerExecutionFinished) -> Iterator[Event]:
+    timer = TimerId(f"{EXPIRY}:{event.activation}")
+    if timer in state.timers:
+        yield TimerCancelled(timer=timer)
+    if isinstance(event, WorkerExecutionCompleted):
+        spec = structure.bindings[event.binding].worker_named(event.worker).sub_case
+        if spec is None or spec.rest is Rest.KEEP or not spec.wait:
+            return
+    reason = getattr(event, "reason", "") or f"its activation is over: {event.name}"
+    for child in state.children.of(event.activation):
+        if child.status is None:
+            yield cancelled(child, reason)
+
+
+def cancelled(child: Child, reason: str) -> SubCaseCancelled:
+    """A sub-case is told to end."""
+    return SubCaseCancelled(child=child.id, binding=child.binding, activation=child.activation, reason=reason)
+
+
+def expire_children(state: CaseState, structure: Structure, event: TimerFired) -> Iterator[Event]:
+    """The time limit of an activation that waits for sub-cases is over."""
+    purpose, _, id = event.timer.partition(":")
+    activation = state.activations.get(ActivationId(id)) if purpose == EXPIRY else None
+    if activation is None:
+        return
+    binding = structure.bindings[activation.binding]
+    limit = binding.policy.timeout
+    seconds = 0.0 if limit is None else limit.total_seconds()
+    result = Returned(activation=activation.id, attempt=activation.attempt, expired=seconds, at=event.at)
+    yield from failed(state, _NO_CHANCE, binding, activation, result, None)
+
+
+# ---- what comes back
+
+
+def child_ended(intake: Intake, input: ChildEnded) -> Iterator[Event]:
+    """A sub-case has ended: enough of them have completed, or too few still can."""
+    state = intake.state
+    child = state.children.known.get(input.child)
+    if child is None or child.status is not None or state.status.ended:
+        return
+    activation = state.activations.get(child.activation)
+    binding = intake.structure.bindings.get(child.binding)
+    spec = None if binding is None else binding.worker_named("" if activation is None else activation.worker).sub_case
+    takes = None if spec is None else spec.takes
+    yield SubCaseEnded(
+        child=child.id,
+        binding=child.binding,
+        activation=child.activation,
+        status=input.status,
+        value=None if takes is None else input.facts.get(takes),
+        reason=input.reason,
+        charges=input.charges,
+        by=input.by,
+    )
+    if binding is not None and activation is not None and spec is not None and not child.cancelled:
+        yield from _judged(intake, input, binding, activation, spec)
+
+
+def _judged(
+    intake: Intake, input: ChildEnded, binding: Binding, activation: Activation, spec: SubCase
+) -> Iterator[Event]:
+    children = intake.state.children.of(activation.id)
+    done = [child for child in children if child.status is CaseStatus.COMPLETED]
+    need = len(children) if spec.need is None else spec.need
+    result = Returned(activation=activation.id, attempt=activation.attempt, author=input.by, by=input.by, at=input.at)
+    if len(done) >= need:
+        if spec.takes is not None:
+            values = [_value(intake, spec, spec.takes, child) for child in done]
+            result.value = values if spec.several else values[0]
+        yield from completed(intake.state, intake.structure, intake.chance, binding, activation, result)
+    elif len(done) + sum(child.status is None for child in children) < need:
+        lost = "; ".join(
+            f"{c.id} is {c.status}: {c.reason}" for c in children if c.status not in (None, CaseStatus.COMPLETED)
+        )
+        error = Declined(f"{need} of {len(children)} had to complete: {lost}") if spec.several else SubCaseError(lost)
+        result.error = error
+        yield from failed(intake.state, intake.chance, binding, activation, result, error)
+
+
+def _value(intake: Intake, spec: SubCase, takes: str, child: Child) -> object:
+    if child.value is None:
+        return None
+    kind = intake.structure.children[spec.definition].types[takes]
+    return kind.restore(child.value, f"fact {takes!r} of sub-case {child.id!r}")

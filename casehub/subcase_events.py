@@ -1,0 +1,45 @@
+"""Events of sub-cases, in the log of the case that they belong to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from casehub.envelope import ActivationId, CaseId, Event
+from casehub.lifecycle import CaseStatus
+from casehub.values import Plain
+
+
+@dataclass(slots=True, kw_only=True)
+class SubCaseEvent(Event):
+    """Base: something about one sub-case, `child`. `activation`: the one that is worked as it."""
+
+    child: CaseId
+    binding: str
+    activation: ActivationId
+
+
+@dataclass(slots=True, kw_only=True)
+class SubCaseStarted(SubCaseEvent):
+    """A case of `child_definition` is started with these facts. `waited`: whether its activation waits for it."""
+
+    child_definition: str
+    facts: Mapping[str, Plain]
+    waited: bool = True
+
+
+@dataclass(slots=True, kw_only=True)
+class SubCaseCancelled(SubCaseEvent):
+    """It is told to end: it is not needed any more. Its `SUB_CASE_ENDED` follows when it has."""
+
+    reason: str = ""
+
+
+@dataclass(slots=True, kw_only=True)
+class SubCaseEnded(SubCaseEvent):
+    """It has ended, and how. `value`: the fact that is its result, if it has it; `charges`: what it has spent."""
+
+    status: CaseStatus
+    value: Plain = None
+    reason: str = ""
+    charges: Mapping[str, float] | None = None
