@@ -49,6 +49,7 @@ from casehub.policies import OnOutcome
 from casehub.spi import Answer, CaseView, Defer, Selection
 from casehub.state import CaseState
 from casehub.structure import Structure
+from casehub.task_events import HumanTaskCreated, HumanTaskEnded
 
 _FOLLOWED: Final = (
     DeliberationStarted,
@@ -60,6 +61,8 @@ _FOLLOWED: Final = (
     OscillationDetected,
     BudgetExhausted,
     TimerFired,
+    HumanTaskCreated,
+    *subtypes(HumanTaskEnded),
 )
 
 

@@ -33,11 +33,12 @@ from blackboard_ext.events import (
     StageTerminated,
 )
 from casehub.binding import Binding
-from casehub.envelope import Event
+from casehub.envelope import Event, subtypes
 from casehub.errors import SettingsError, did_you_mean
 from casehub.events import BudgetExhausted, DeliberationStarted, TimerFired
 from casehub.lifecycle import ActivationStatus, MilestoneStatus
 from casehub.plan import PlanItem, PlanView, StageView
+from casehub.task_events import HumanTaskCreated, HumanTaskEnded
 from casehub.values import Plain, copy, plain, same
 
 T = TypeVar("T")
@@ -117,6 +118,7 @@ class PlanState:
         return PlanView(
             agenda=tuple(self.agenda()),
             running=tuple([item for item in self.items.values() if item.status is ActivationStatus.RUNNING]),
+            delegated=tuple([item for item in self.items.values() if item.status is ActivationStatus.DELEGATED]),
             ended=tuple(self.ended),
             stages={name: StageView(self.stage(name), parent, name in enabled) for name, parent in parents.items()},
             milestones=milestones,
@@ -147,7 +149,7 @@ class CasePlanModel:
     """
 
     def __init__(self, view: PlanView) -> None:
-        self._items = {item.binding: item for item in (*view.agenda, *view.running)}
+        self._items = {item.binding: item for item in (*view.agenda, *view.running, *view.delegated)}
         self._ended = view.ended
         self._focus, self._because = view.focus, view.because
         self._notes = dict(view.notes)
@@ -184,13 +186,18 @@ class CasePlanModel:
         return self.agenda[: max(count, 0)]
 
     def item(self, binding: Binding | str) -> PlanItem | None:
-        """The pending or running item of a binding."""
+        """The item of a binding that is pending, running or with people."""
         return self._items.get(binding if isinstance(binding, str) else binding.name)
 
     @property
     def running(self) -> Sequence[PlanItem]:
         """The items whose workers run."""
         return [item for item in self._items.values() if item.status is ActivationStatus.RUNNING]
+
+    @property
+    def delegated(self) -> Sequence[PlanItem]:
+        """The items that people have; their tasks are open."""
+        return [item for item in self._items.values() if item.status is ActivationStatus.DELEGATED]
 
     @property
     def ended(self) -> Sequence[PlanItem]:
@@ -271,6 +278,17 @@ def _started(state: PlanState, event: Any) -> None:
     del state.fired[:-REMEMBERED]
 
 
+def _with_people(change: int) -> Callable[[PlanState, Any], None]:
+    def fold(state: PlanState, event: Any) -> None:
+        item = state.items.get(event.binding)
+        if item is not None and item.id == event.activation:
+            tasks = max(item.tasks + change, 0)
+            status = ActivationStatus.DELEGATED if tasks else ActivationStatus.RUNNING
+            state.items[event.binding] = replace(item, status=status, tasks=tasks)
+
+    return fold
+
+
 _ENDS: Mapping[type[Event], ActivationStatus] = {
     PlanItemCompleted: ActivationStatus.COMPLETED,
     PlanItemFaulted: ActivationStatus.FAULTED,
@@ -332,6 +350,8 @@ def _folds() -> Iterator[tuple[type[Event], Callable[[PlanState, Any], None]]]:
     yield PlanItemAdded, _added
     yield PlanItemPrioritised, _prioritised
     yield PlanItemStarted, _started
+    yield HumanTaskCreated, _with_people(1)
+    yield from ((kind, _with_people(-1)) for kind in subtypes(HumanTaskEnded))
     yield from ((kind, _ended) for kind in _ENDS)
     yield FocusChanged, _focused
     yield NoteWritten, _noted

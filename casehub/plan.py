@@ -17,7 +17,8 @@ from casehub.values import Plain
 class PlanItem:
     """One activation of a binding as the plan sees it. `since`: the version of the event that put it on the agenda.
 
-    `priority`: higher first; `detail`: the reason or message of its end, where there is one.
+    `priority`: higher first; `detail`: the reason or message of its end, where there is one; `tasks`: how many human
+    tasks it waits for: with one or more it is `DELEGATED`.
     """
 
     id: str
@@ -27,6 +28,7 @@ class PlanItem:
     stage: str = ""
     status: ActivationStatus = ActivationStatus.PENDING
     detail: str = ""
+    tasks: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +45,8 @@ class StageView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanView:
-    """One version of a plan. `agenda`: pending items, highest priority first, then oldest; `ended`: oldest first.
+    """One version of a plan. `agenda`: pending items, highest priority first, then oldest; `running`: with workers,
+    `delegated`: with people; `ended`: oldest first.
 
     `because`: why the focus is where it is; `notes`, `resources`: the strategy's own; `oscillating`: the bindings that
     fire in a cycle, if any do; `exhausted`: budgets that hold bindings back, such as `case.tokens`; `stalled`: the reasons
@@ -52,6 +55,7 @@ class PlanView:
 
     agenda: tuple[PlanItem, ...] = ()
     running: tuple[PlanItem, ...] = ()
+    delegated: tuple[PlanItem, ...] = ()
     ended: tuple[PlanItem, ...] = ()
     stages: Mapping[str, StageView] = field(default_factory=dict[str, StageView])
     milestones: Mapping[str, MilestoneStatus] = field(default_factory=dict[str, MilestoneStatus])

@@ -24,9 +24,10 @@ T = TypeVar("T")
 class CaseView:
     """A case from the inside, read-only and at one version: its facts, its status, its history.
 
-    `now` is the time of the turn or deliberation it was made for (UTC), `in_flight` the bindings whose workers run,
-    `milestones` where they stand, `upto` the position that the log answers as of, None for its end; `plan` is what a
-    deliberation's loop control keeps of the case, at the same version; `inquiries` keeps what is asked of the log.
+    `now` is the time of the turn or deliberation it was made for (UTC), `in_flight` the bindings that workers or people
+    are at work on, `milestones` where they stand, `upto` the position that the log answers as of, None for its end;
+    `plan` is what a deliberation's loop control keeps of the case, at the same version; `inquiries` keeps what is asked
+    of the log.
     """
 
     __slots__ = (

@@ -20,7 +20,7 @@ class OneAtATime:
     """The first in order of declaration, and nothing more while something runs."""
 
     async def select(self, plan: CasePlanModel, case: CaseView, eligible: Sequence[Binding]) -> Answer:
-        return () if case.in_flight else eligible[:1]
+        return () if plan.running else eligible[:1]
 
 
 class FirstReady:

@@ -46,6 +46,7 @@ from casehub.lifecycle import CaseStatus
 from casehub.spi import Answer, Defer, HearsStalls, LoopControl, Selection
 from casehub.state import CaseState
 from casehub.structure import Structure
+from casehub.task_events import HumanTaskCreated
 from casehub.view import CaseView
 
 FAILURES = 3
@@ -95,7 +96,8 @@ class Deliberations:
         # What follows on a failure about a stall is the next attempt at that.
         timed = isinstance(event, TimerFired) and event.timer in (DEFERRED, *(() if self.stalled else (BACKOFF,)))
         resumed = isinstance(event, CaseStatusChanged) and event.before is CaseStatus.SUSPENDED
-        if timed or resumed or isinstance(event, BudgetExhausted):
+        # What people have now does not run any more: others may.
+        if timed or resumed or isinstance(event, BudgetExhausted | HumanTaskCreated):
             self._reconsider = True
         elif self.awaiting and any(kind.__dict__.get("name") == self.awaiting for kind in type(event).__mro__):
             self.awaiting = ""
