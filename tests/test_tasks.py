@@ -27,6 +27,7 @@ from casehub import (
     HumanTaskExpired,
     HumanTaskOverdue,
     InputRefusedError,
+    SettingsError,
     Task,
     TaskNotFoundError,
     TaskRefusedError,
@@ -338,3 +339,9 @@ async def test_a_task_of_nobody_is_refused_before_it_is_posted() -> None:
     async with CaseTestKit(visit) as kit:
         with pytest.raises(InputRefusedError, match="does not say who"):
             await kit.hub.tasks.list(user="user")
+
+
+async def test_a_human_task_takes_no_script() -> None:
+    async with CaseTestKit(visit) as kit:
+        with pytest.raises(SettingsError, match="answer it with kit"):
+            kit.script(report, "all is well")

@@ -207,9 +207,14 @@ class CaseTestKit:
 
         An exception, instance or class, is raised; a callable is called with the worker's arguments, and awaited if
         need be; anything else is returned. A call past the last result is an error, unless that is `repeat(result)`.
-        Raises `SettingsError` for a worker that is none, naming the nearest.
+        Raises `SettingsError` for a worker that is none, naming the nearest, and for a human task: people answer that.
         """
-        self._executor.write(worker_of(self.hub.structures.values(), worker), results)
+        found = worker_of(self.hub.structures.values(), worker)
+        if found.form is not None:
+            raise SettingsError(
+                f"{found.name!r} is a human task, which no script runs; answer it with kit.hub.tasks.complete(...)"
+            )
+        self._executor.write(found, results)
 
     def replace(self, opener: Opener, value: Any) -> None:
         """Give workers this value for a resource, from their next call on; its opener is not run.
