@@ -100,7 +100,7 @@ class CaseHub:
         self._resident = resident
         self.resumes = resume
         self._residents: Residents | None = None
-        self._subscribers: list[Subscriber[Any]] = []
+        self.subscribers: list[Subscriber[Any]] = []
         self._stack = AsyncExitStack()
         self._group: TaskGroup | None = None
         self._runtime: Runtime | None = None
@@ -148,8 +148,8 @@ class CaseHub:
             if any(each.children for each in self.structures.values()):
                 family = Family(runtime, residents, self.structures)
                 residents.look_after = lambda case: group.start_soon(family.look_after, case)
-                self._subscribers.append(family.subscriber(durable=self.resumes))
-            for subscriber in self._subscribers:
+                self.subscribers.append(family.subscriber(durable=self.resumes))
+            for subscriber in self.subscribers:
                 group.start_soon(subscriber.run, bus, self.store, self.tenant)
             if self.resumes:
                 group.start_soon(residents.resume)
@@ -168,7 +168,7 @@ class CaseHub:
         try:
             if error is None:
                 with anyio.move_on_after(HAND_ON):
-                    for subscriber in self._subscribers:
+                    for subscriber in self.subscribers:
                         await subscriber.ended.wait()
         except asyncio.CancelledError as late:
             kind, error, trace = type(late), (cancelled := late), late.__traceback__
@@ -333,9 +333,9 @@ class CaseHub:
 
         def subscribe(handler: Handler[Any]) -> Handler[Any]:
             subscriber = Subscriber(kinds, handler, None if case is None else CaseId(case), durable)
-            if durable is not None and any(each.durable == durable for each in self._subscribers):
+            if durable is not None and any(each.durable == durable for each in self.subscribers):
                 raise SettingsError(f"two subscribers are called {durable!r}; a durable one needs a name of its own")
-            self._subscribers.append(subscriber)
+            self.subscribers.append(subscriber)
             if self._group is not None and self._runtime is not None:
                 self._group.start_soon(subscriber.run, self._runtime.bus, self.store, self.tenant)
             return handler

@@ -166,8 +166,12 @@ class Stepper:
     ) -> Case:
         """Start a case that holds each decision until it is stepped. Raises what `hub.start` does."""
         case = new_case_id() if case_id is None else case_id
-        self._hub.steer(case, SteppingLoopControl(self._hub.loop_of(definition), self.turnstile))
+        self.take(case, definition)
         return await self._hub.start(definition, case_id=case, by=by, **facts)
+
+    def take(self, case: str, definition: CaseDefinition | str) -> None:
+        """Hold the decisions of a case that this hub has not taken up yet."""
+        self._hub.steer(case, SteppingLoopControl(self._hub.loop_of(definition), self.turnstile))
 
     async def pending(self, case: Case) -> tuple[str, ...]:
         """Wait for the next decision and say which bindings it is about; empty when the case ends or rests first."""

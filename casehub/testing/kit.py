@@ -25,12 +25,14 @@ from casehub.case import Case
 from casehub.definition import CaseDefinition
 from casehub.durations import Duration, duration
 from casehub.engine.live import LiveCase
-from casehub.errors import CaseHubError, CaseNotFoundError, SettingsError, did_you_mean
+from casehub.errors import CaseHubError, CaseNotFoundError, HubClosedError, SettingsError, did_you_mean
 from casehub.events import CaseId, Event
 from casehub.hub import CaseHub
 from casehub.loops import Loops
+from casehub.spi import CaseStore
 from casehub.stepping import Step, Stepper, step_of
 from casehub.testing.evidence import WitnessedStore, listed
+from casehub.testing.lives import Lives, crash_of
 from casehub.testing.scripts import Opener, Resource, ScriptedExecutor, worker_of
 
 E = TypeVar("E", bound=Event)
@@ -69,51 +71,105 @@ class CaseTestKit:
         for definition in definitions:
             for name, (_, opener) in definition.resources.items():
                 self._resources.setdefault(opener, Resource(name, opener, self._spawn))
-        self.hub = CaseHub(
-            *definitions,
-            loop=loop,
-            store=self._store,
-            clock=self.clock,
-            executor=self._executor,
-            resources=self._resources,
-            seed=seed,
-        )
+
+        def make(store: CaseStore) -> CaseHub:
+            return CaseHub(
+                *definitions,
+                loop=loop,
+                store=store,
+                clock=self.clock,
+                executor=self._executor,
+                resources=self._resources,
+                seed=seed,
+            )
+
+        self._lives = Lives(self._store, make)
         self._stepper = Stepper(self.hub)
         self._step = step
-        self._stepped: set[CaseId] = set()
+        self._stepped: dict[CaseId, str] = {}
         self._numbers: Counter[str] = Counter()
         self._told = 0
         self._stack = AsyncExitStack()
         self._group: TaskGroup | None = None
+
+    @property
+    def hub(self) -> CaseHub:
+        """The hub; another one after each `restart`."""
+        return self._lives.hub
 
     # ---- life
 
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as opening:
             self._group = await opening.enter_async_context(anyio.create_task_group())
-            for resource in self._resources.values():
-                opening.callback(resource.close)
-            await self.hub.__aenter__()
+            opening.callback(self._close_resources)
+            await self._lives.begin(self._group, self._entered)
             self._stack = opening.pop_all()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
-        lives = await self._lives()
+        lives = await self._live()
         try:
-            swallowed = await self.hub.__aexit__(kind, error, trace)
+            await self._lives.end(dying=error is not None)
         finally:
-            await self._stack.aclose()
+            self._group = None
+            try:
+                await self._stack.aclose()
+            except BaseExceptionGroup:
+                if self._lives.failure is not None:
+                    raise self._lives.failure from error
+                raise
         problems = [*self._untold(), *self._store.unwritable, *self._store.changed()]
+        if self._lives.crash is not None:
+            problems.append(f"{self._lives.crash} has not come: the log has {self._lives.crash.seen} of these since")
         problems += [problem for live in lives for problem in self._store.replayed(live)]
         if problems and error is None:
             raise AssertionError(listed("the test kit found:", problems))
         if problems and error is not None:
             error.add_note(listed("the test kit also found:", problems))
-        return swallowed
+        return None
 
-    async def _lives(self) -> list[LiveCase]:
+    def crash_after(self, event: type[Event] | str, times: int = 1) -> None:
+        """Let the hub die right after the commit that holds the next event of a class or name, or the `times`-th.
+
+        What is in the log stays. Nothing that would come after it happens: nobody is told, what the events start does
+        not run, what runs is called off, and whoever waits gets `HubClosedError`. Raises `SettingsError` for an event
+        that there is not; leaving the kit before it has come fails the test.
+        """
+        self._lives.crash = crash_of(event, times)
+
+    @property
+    def crashed(self) -> bool:
+        """Whether the hub has died by `crash_after`, and was not restarted."""
+        return self._lives.crashed
+
+    async def restart(self) -> None:
+        """Go on as a new process: another hub, `kit.hub`, over the same store, definitions, scripts and time.
+
+        A hub that lives is killed first. Handles of `kit.start` stay good, and functions that listen to `kit.hub` are
+        called by the new one; resources are opened anew.
+        """
+        if self._group is None:
+            raise HubClosedError("the test kit is not open; use it as async with CaseTestKit(...) as kit")
+        await self._lives.end(dying=True)
+        self._close_resources()
+        self._resources = {opener: resource.again() for opener, resource in self._resources.items()}
+        self._lives.renew()
+        await self._lives.begin(self._group, self._entered)
+
+    def _entered(self) -> None:
+        """Before anything runs in a hub: the cases that are stepped stay so."""
+        self._stepper = Stepper(self.hub)
+        for case, definition in self._stepped.items():
+            self._stepper.take(case, definition)
+
+    def _close_resources(self) -> None:
+        for resource in self._resources.values():
+            resource.close()
+
+    async def _live(self) -> list[LiveCase]:
         """The cases as they are in memory."""
         found: list[LiveCase] = []
         for case in dict.fromkeys(event.case for event in self._store.events):
@@ -154,10 +210,11 @@ class CaseTestKit:
             self._numbers[name] += 1
             case_id = f"{name.replace('/', '-').replace('@', '-')}-{self._numbers[name]}"
         if not (self._step if step is None else step):
-            return await self.hub.start(definition, case_id=case_id, by=by, **facts)
-        case = await self._stepper.start(definition, case_id=case_id, by=by, **facts)
-        self._stepped.add(case.id)
-        return case
+            case = await self.hub.start(definition, case_id=case_id, by=by, **facts)
+        else:
+            self._stepped[CaseId(case_id)] = definition if isinstance(definition, str) else definition.name
+            case = await self._stepper.start(definition, case_id=case_id, by=by, **facts)
+        return Case(case.id, self._lives)
 
     def pending(self, case: Case) -> tuple[str, ...]:
         """The bindings that the held decision of a stepped case is about; empty while none is held."""
@@ -266,8 +323,10 @@ class CaseTestKit:
 
     def _next_stop(self) -> float | None:
         """When the next thing happens by itself, on the monotonic time."""
-        wheel, now = self.hub.runtime.wheel, self.clock.monotonic()
-        sleepers = self.clock.sleepers
+        now, sleepers = self.clock.monotonic(), self.clock.sleepers
+        if self.crashed:
+            return min((moment for moment in sleepers if moment > now), default=None)
+        wheel = self.hub.runtime.wheel
         if wheel.asleep_until in sleepers:
             # The wheel's own naps are skipped: it need not be woken before the next thing on it is due.
             sleepers.remove(wheel.asleep_until)

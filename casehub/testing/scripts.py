@@ -78,6 +78,12 @@ class Resource:
             self._spawn(self._keep_open, self._opened)
         return await asyncio.shield(self._opened)
 
+    def again(self) -> Resource:
+        """The same for another hub, which opens it anew."""
+        new = Resource(self.name, self.opener, self._spawn)
+        new.replacement = self.replacement
+        return new
+
     def close(self) -> None:
         """Let the opener go on behind its `yield`."""
         self._closing.set()
