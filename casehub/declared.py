@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, get_origin
+from typing import Any, cast, get_args, get_origin
 
 from casehub.binding import Worker
 from casehub.humantask import form_of
 from casehub.subcase import SubCase
 from casehub.values import snake_case, without_none
-from casehub.wiring import signature_of
+from casehub.wiring import WiringError, signature_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,3 +79,25 @@ def _is_async(function: Callable[..., Any]) -> bool:
 def _is_mapping(returned: Any) -> bool:
     origin = get_origin(returned) or returned
     return isinstance(origin, type) and issubclass(origin, Mapping) and not hasattr(returned, "__required_keys__")
+
+
+def offered_by(opener: Callable[..., Any], namespace: Mapping[str, Any]) -> Any:
+    """The type of what an opener yields. Raises `WiringError` where its annotation does not say it."""
+    offered = get_args(signature_of(opener, namespace)[1])[:1]
+    if not offered:
+        raise WiringError(
+            "its return annotation names no type to wire it by", "annotate it with AsyncIterator[Type] and yield one"
+        )
+    return offered[0]
+
+
+def named_types(given: Iterable[str | type] | Mapping[str, Any]) -> dict[str, Any]:
+    """Types by name: of a mapping, of names alone (`Any`), of types alone (their snake_case names)."""
+    if isinstance(given, Mapping):
+        return {str(name): kind for name, kind in cast("Mapping[str, Any]", given).items()}
+    if isinstance(given, str):
+        return {given: Any}
+    return {
+        entry if isinstance(entry, str) else snake_case(entry.__name__): Any if isinstance(entry, str) else entry
+        for entry in given
+    }

@@ -7,12 +7,14 @@ the function unchanged, so workers stay ordinary functions that tests can call.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar, Unpack, cast, get_args, overload
+from dataclasses import replace
+from typing import Any, TypeVar, Unpack, overload
 
 from casehub.activities import COMPLETE, Activity, Value, activity_of
 from casehub.binding import Binding, On, Worker, trigger_of
-from casehub.declared import declared, name_of
+from casehub.declared import declared, name_of, named_types, offered_by
 from casehub.durations import Duration, duration
+from casehub.each import of_an_element, of_the_whole, whole
 from casehub.errors import Problem
 from casehub.goals import Goal, GoalExpression, Milestone, as_expression
 from casehub.humantask import HumanTask
@@ -20,8 +22,7 @@ from casehub.policies import Budget, Limits, OnOutcome, PolicyOptions, policy_of
 from casehub.sentry import Guard, Sentry, as_sentry
 from casehub.stage import Stage, StageFault
 from casehub.subcase import Rest, SubCase, is_several
-from casehub.values import snake_case
-from casehub.wiring import WiringError, namespace_of_caller, signature_of
+from casehub.wiring import WiringError, namespace_of_caller
 
 F = TypeVar("F", bound=Callable[..., Any])
 C = TypeVar("C", bound=Callable[..., Mapping[str, Any] | Sequence[Mapping[str, Any]]])
@@ -67,8 +68,8 @@ class CaseDefinition:
         self.at_quiescence = at_quiescence
         self.inputs = inputs
         self.facts = dict(facts or {})
-        self.signals = _named_types(signals)
-        self.external = _named_types(external)
+        self.signals = named_types(signals)
+        self.external = named_types(external)
         self.budget = budget
         self.limits = limits or Limits()
         self.protected = frozenset(protected)
@@ -100,6 +101,7 @@ class CaseDefinition:
         writes: str | Sequence[str] | None = None,
         when: Guard | None = None,
         on: On | Sequence[On] = (),
+        each: str | None = None,
         capability: str = "",
         **policy: Unpack[PolicyOptions],
     ) -> Callable[[F], F]: ...
@@ -112,6 +114,7 @@ class CaseDefinition:
         writes: str | Sequence[str] | None = None,
         when: Guard | None = None,
         on: On | Sequence[On] = (),
+        each: str | None = None,
         capability: str = "",
         **policy: Unpack[PolicyOptions],
     ) -> F | Callable[[F], F]:
@@ -121,11 +124,15 @@ class CaseDefinition:
         facts that the mapping it returns may hold; without it a returned class is the fact of its snake_case name.
         `when`: its guard; `on`: what counts as a change, or which events, signals or times trigger it. A `capability` makes
         it one of several alternatives: declare their binding with `binding(name, capability=...)`.
+
+        `each` names a list: the work is done once for every element, which is the first parameter, and what it writes is
+        the list of the results, in the same order (see `casehub.each`).
         """
         namespace = namespace_of_caller()
 
         def declare(function: F) -> F:
-            self._declare(self._worker(function, name, writes, capability, namespace), when, on, policy, namespace)
+            worker = self._worker(function, name, writes, capability, namespace)
+            self._declare(worker, when, on, policy, namespace, each)
             return function
 
         return declare if function is None else declare(function)
@@ -137,6 +144,7 @@ class CaseDefinition:
         writes: str | None = None,
         when: Guard | None = None,
         on: On | Sequence[On] = (),
+        each: str | None = None,
         capability: str = "",
         **policy: Unpack[PolicyOptions],
     ) -> Callable[[H], H]:
@@ -146,14 +154,15 @@ class CaseDefinition:
         only computes. Its parameters are the facts that it reads and that are shown with the task; `Approval` of its
         annotation `HumanTask[Approval]` is the form, and the answer is the fact that `writes` names, by default the
         form's snake_case name. The options are those of workers; a task that expires is not asked for again unless
-        `on_expired` says so. `on_declined="reroute"` offers a task that somebody declines to the others.
+        `on_expired` says so. `on_declined="reroute"` offers a task that somebody declines to the others. `each`: a task
+        for every element of a list, as for workers.
         """
         namespace = namespace_of_caller()
         options: PolicyOptions = {"on_expired": OnOutcome.FAULT_ITEM, **policy}
 
         def declare(function: H) -> H:
             worker = self._worker(function, name, writes, capability, namespace, people=True)
-            self._declare(worker, when, on, policy if capability else options, namespace)
+            self._declare(worker, when, on, policy if capability else options, namespace, each)
             return function
 
         return declare
@@ -227,22 +236,11 @@ class CaseDefinition:
         It is opened once a hub (or worker process), before the first case, and closed when the hub is left. Workers
         get what it yields through a parameter of the type that its return annotation names.
         """
+        name = name_of(opener)
         try:
-            _, returned = signature_of(opener, namespace_of_caller())
+            self.resources[name] = (offered_by(opener, namespace_of_caller()), opener)
         except WiringError as error:
-            self._problem(f"resource {name_of(opener)!r}", error)
-            return opener
-        offered = get_args(returned)[:1]
-        if not offered:
-            self.problems.append(
-                Problem(
-                    f"resource {name_of(opener)!r}",
-                    "its return annotation names no type to wire it by",
-                    "annotate it with AsyncIterator[Type] and yield one",
-                )
-            )
-            return opener
-        self.resources[name_of(opener)] = (offered[0], opener)
+            self._problem(f"resource {name!r}", error)
         return opener
 
     def milestone(self, name: str, when: Guard, *, entry: Guard | None = None, sla: Duration | None = None) -> None:
@@ -329,11 +327,17 @@ class CaseDefinition:
 
     def _declare(
         self, worker: Worker | None, when: Guard | None, on: On | Sequence[On], policy: PolicyOptions,
-        namespace: Mapping[str, Any],
+        namespace: Mapping[str, Any], each: str | None = None,
     ) -> None:  # fmt: skip
         """Take a worker in, with a binding of its own unless it has a capability."""
         if worker is None:
             return
+        if each is not None:
+            try:
+                worker, policy = self._split(worker, each, policy, namespace), of_the_whole(policy)
+            except WiringError as error:
+                self._problem(f"worker {worker.name!r}", error)
+                return
         self.workers.append(worker)
         if not worker.capability:
             self._bind(worker.name, (worker,), when, on, policy, namespace)
@@ -345,6 +349,15 @@ class CaseDefinition:
                     f"give that to binding(..., capability={worker.capability!r})",
                 )
             )
+
+    def _split(self, worker: Worker, each: str, policy: PolicyOptions, namespace: Mapping[str, Any]) -> Worker:
+        """The worker that starts a sub-case an element, each worked by this one. Raises `WiringError`."""
+        part = CaseDefinition(f"{self.name}.{worker.name}", at_quiescence=True)
+        starter = whole(worker, each, part.name)
+        part.resources, part.returned = self.resources, self.returned
+        part._declare(replace(worker, capability=""), None, (), of_an_element(policy), namespace)
+        self.sub_cases[part.name] = part
+        return starter
 
     def _worker(
         self, function: Callable[..., Any], name: str | None, writes: str | Sequence[str] | None, capability: str,
@@ -379,14 +392,3 @@ class CaseDefinition:
 
     def _problem(self, subject: str, error: WiringError) -> None:
         self.problems.append(Problem(subject, str(error), error.remedy))
-
-
-def _named_types(declared: Iterable[str | type] | Mapping[str, Any]) -> dict[str, Any]:
-    if isinstance(declared, Mapping):
-        return {str(name): kind for name, kind in cast("Mapping[str, Any]", declared).items()}
-    if isinstance(declared, str):
-        return {declared: Any}
-    return {
-        entry if isinstance(entry, str) else snake_case(entry.__name__): Any if isinstance(entry, str) else entry
-        for entry in declared
-    }

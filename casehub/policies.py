@@ -238,7 +238,7 @@ class PolicyOptions(TypedDict, total=False):
     quarantine: Quarantine | None
 
 
-BESIDE = ("name", "writes", "when", "on", "capability")
+BESIDE = ("name", "writes", "when", "on", "each", "capability")
 """The other options of `worker(...)` and `binding(...)`: what an unknown one may have been meant to be."""
 C = TypeVar("C", bound=StrEnum)
 

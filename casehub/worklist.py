@@ -171,11 +171,14 @@ class Worklist:
 
 
 def case_of(task: str) -> CaseId:
-    """The case of a task, which is the first part of its id. Raises `TaskNotFoundError` for what is no id."""
-    case, found, _ = task.partition("/")
-    if not found:
+    """The case of a task: its id less `/binding/n`, and less the one part more that some have (an attempt, a question).
+
+    Raises `TaskNotFoundError` for what is no id.
+    """
+    slashes = task.count("/")
+    if slashes < 2:
         raise _unknown(task)
-    return CaseId(case)
+    return CaseId(task.rsplit("/", 2 + slashes % 2)[0])
 
 
 def with_form(task: Task, structures: Mapping[str, Structure]) -> Task:

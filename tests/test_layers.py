@@ -22,6 +22,7 @@ LAYERS = {
         "casehub.definition",
         "casehub.deliberations",
         "casehub.durations",
+        "casehub.each",
         "casehub.envelope",
         "casehub.errors",
         "casehub.events",

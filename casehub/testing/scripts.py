@@ -173,8 +173,12 @@ def worker_of(structures: Iterable[Structure], wanted: Callable[..., Any] | str)
     Raises `SettingsError` when there is none, naming the nearest, or when a name does not say which one is meant.
     """
     workers = [
-        worker for each in structures for binding in each.bindings.values() for worker in binding.workers
-    ]  # fmt: skip
+        worker
+        for each in structures
+        for binding in each.bindings.values()
+        for worker in binding.workers
+        if worker.sub_case is None  # what says what sub-cases start with is called in the turn, not run
+    ]
     if isinstance(wanted, str):
         found = [worker for worker in workers if worker.name == wanted]
         if not found:

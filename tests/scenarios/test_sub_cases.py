@@ -21,6 +21,7 @@ from casehub import (
     CaseStalledError,
     CaseStatus,
     DefinitionError,
+    HumanTask,
     InputRefusedError,
     Limits,
     Permanent,
@@ -448,3 +449,87 @@ def _none(a: str) -> int:
 
 async def _async(a: str) -> dict[str, str]:
     return {"address": a}
+
+
+# ---- one an element
+
+
+def summaries(**policy: Any) -> CaseDefinition:
+    """Every document is summed up in a style."""
+    dossier = CaseDefinition("dossier", goal="digest")
+
+    @dossier.worker(writes="summaries", each="documents", **policy)
+    async def sum_up(document: str, style: str, execution: WorkerExecution) -> str:
+        if document == "empty":
+            raise ValueError("nothing to sum up")
+        return f"{style} {document} {execution.attempt}"
+
+    @dossier.worker(writes="digest")
+    async def bind(summaries: list[str]) -> str:
+        return "; ".join(summaries)
+
+    return dossier
+
+
+async def test_a_worker_with_each_works_every_element_and_its_results_keep_their_order() -> None:
+    async with CaseTestKit(summaries()) as kit:
+        case = await kit.start("dossier", documents=["a", "b", "c"], style="short", case_id="d")
+        assert (await case.completed())["digest"] == "short a 1; short b 1; short c 1"
+        assert await kit.hub.case("d/sum_up/1.2").status() is CaseStatus.COMPLETED
+        assert (await case.log.query(SubCaseStarted))[0].facts == {"document": "a", "style": "short"}
+
+
+async def test_an_element_that_fails_for_good_fails_the_whole_after_its_own_attempts() -> None:
+    async with CaseTestKit(summaries(retry=Retry(2))) as kit:
+        case = await kit.start("dossier", documents=["a", "empty"], style="short", case_id="d")
+        await idle()
+        await kit.advance("1m")
+        await idle()
+        failures = await kit.hub.case("d/sum_up/1.2").log.query(WorkerExecutionFailed)
+        assert [event.attempt for event in failures] == [1, 2]
+        (declined,) = await case.log.query(WorkerExecutionDeclined)
+        assert "nothing to sum up" in declined.reason
+
+
+async def test_an_element_that_fails_once_is_tried_again_alone() -> None:
+    async with CaseTestKit(summaries()) as kit:
+        kit.script("sum_up", ValueError("for now"), "second", "first again")
+        case = await kit.start("dossier", documents=["a", "b"], style="short", case_id="d")
+        await idle()
+        await kit.advance("1m")
+        assert (await case.completed())["digest"] == "first again; second"
+
+
+async def test_a_human_task_with_each_asks_once_for_every_element() -> None:
+    trip = CaseDefinition("trip", goal="going")
+
+    @trip.human_task(writes="votes", each="family")
+    def vote(member: str, place: str) -> HumanTask[bool]:
+        return HumanTask(f"{member}: to {place}?", bool, users=[member])
+
+    @trip.worker(writes="going")
+    async def count(votes: list[bool]) -> bool:
+        return sum(votes) * 2 > len(votes)
+
+    async with CaseTestKit(trip) as kit:
+        case = await kit.start("trip", family=["ada", "grace", "alan"], place="Rome")
+        await idle()
+        for member, answer in (("alan", False), ("ada", True), ("grace", True)):
+            (task,) = await kit.hub.tasks.list(user=member)
+            assert task.title == f"{member}: to Rome?"
+            await kit.hub.tasks.complete(task.id, answer, by=f"user:{member}")
+        context = await case.completed()
+        assert context["votes"] == [True, True, False]
+        assert context["going"]
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [(lambda: "x", "takes nothing"), (lambda documents: "x", "name an element by another name")],
+)
+def test_what_cannot_be_worked_each_is_said_when_the_hub_is_made(function: Callable[..., Any], message: str) -> None:
+    definition = CaseDefinition("parent", done_when=lambda x: x, signals=["x", "documents"])
+    definition.worker(name="w", writes="out", each="documents")(function)
+    with pytest.raises(DefinitionError) as error:
+        CaseHub(definition)
+    assert message in str(error.value)

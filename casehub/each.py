@@ -1,0 +1,66 @@
+"""One activation an element: a worker that is given `each=` does its work once for every element of a list.
+
+Every element is worked as a sub-case of its own, whose only worker it is. So elements run side by side, are retried and
+timed out one by one, survive a restart one by one, and their results come back together, in the order of the elements.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, cast
+
+from casehub.binding import Worker
+from casehub.policies import OnOutcome, PolicyOptions
+from casehub.subcase import SubCase
+from casehub.values import FactType
+from casehub.wiring import Parameter, WiringError
+
+OF_THE_WHOLE = ("refire", "limit", "merge", "priority", "cost")
+"""The options that say when the binding fires; the others are about an attempt at one element."""
+
+
+def element_of(worker: Worker, each: str) -> Parameter:
+    """The parameter that stands for one element: the first. Raises `WiringError` where that cannot be."""
+    if not worker.parameters:
+        raise WiringError(
+            f"{worker.name} works each of {each!r} and takes nothing", "take an element as the first parameter"
+        )
+    if len(worker.writes) != 1 or worker.mapping:
+        raise WiringError(f"{worker.name} works each of {each!r} and does not write one fact", "give writes= one name")
+    first = worker.parameters[0]
+    if first.name == each:
+        raise WiringError(f"{worker.name} works each of {each!r} and takes {each!r}", "name an element by another name")
+    return first
+
+
+def whole(worker: Worker, each: str, definition: str) -> Worker:
+    """The worker that starts a sub-case an element, in the place of the one that works them."""
+    element = element_of(worker, each)
+    annotation: Any = list[element.annotation]  # type: ignore[name-defined]  # built from parts at run time
+
+    def starts(**facts: Any) -> list[dict[str, Any]]:
+        others = {name: value for name, value in facts.items() if name != each}
+        return [{element.name: value, **others} for value in facts[each]]
+
+    elements = replace(element, name=each, annotation=annotation, optional=False, type=FactType(annotation))
+    return Worker(
+        worker.name,
+        starts,
+        (elements, *worker.parameters[1:]),
+        worker.writes,
+        capability=worker.capability,
+        is_async=False,
+        sub_case=SubCase(definition, worker.writes[0], several=True),
+    )
+
+
+def of_the_whole(policy: PolicyOptions) -> PolicyOptions:
+    """The options of the binding that starts them: when an element is given up, so is the whole."""
+    kept = {name: value for name, value in policy.items() if name in OF_THE_WHOLE}
+    return cast("PolicyOptions", {"on_failed": OnOutcome.FAULT_ITEM, "on_declined": OnOutcome.FAULT_ITEM, **kept})
+
+
+def of_an_element(policy: PolicyOptions) -> PolicyOptions:
+    """The options of the work on one element, which ends its sub-case when it is given up."""
+    kept = {name: value for name, value in policy.items() if name not in OF_THE_WHOLE}
+    return cast("PolicyOptions", {"on_declined": OnOutcome.FAULT_CASE, "on_exhausted": OnOutcome.FAULT_CASE, **kept})
