@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import replace
+from datetime import datetime
 from typing import Final, Protocol
 
-from casehub.engine.brake import ALL, SIGN, Pull
+from casehub.engine.brake import ALL, SIGN, Brake, Pull
 from casehub.engine.pump import Pump
+from casehub.engine.quarantine import Ward
 from casehub.engine.runtime import Runtime
 from casehub.errors import CaseHubError, InputRefusedError, UnknownNameError, did_you_mean
 from casehub.events import CaseId
@@ -15,6 +17,7 @@ from casehub.inputs import Resume, Suspend
 from casehub.lifecycle import CaseStatus
 from casehub.quarantines import quarantines
 from casehub.query import CaseQuery, CaseSummary
+from casehub.spi import CaseStore
 from casehub.structure import Structure
 
 PAGE: Final = 1_000
@@ -106,12 +109,17 @@ class Brakes:
         return True
 
 
-async def take_up(runtime: Runtime, tenant: str, definitions: Iterable[str]) -> None:
-    """What a hub that starts finds in the store: the brakes that are on, and the workers to leave alone."""
-    runtime.ward.held.update(await quarantines(runtime.store, tenant, runtime.clock.now()))
+async def found_in(store: CaseStore, tenant: str, now: datetime, definitions: Iterable[str]) -> tuple[Brake, Ward]:
+    """What a hub that starts finds in the store: the brakes that are on, and the workers to leave alone.
+
+    Raises `StoreUnavailableError`: a hub that cannot tell whether a brake is on does not start.
+    """
+    brake, ward = Brake(), Ward()
+    ward.held.update(await quarantines(store, tenant, now))
     for name in (ALL, *definitions):
-        if await runtime.store.bookmark(_bookmark(name), tenant=tenant):
-            runtime.brake.on[name] = Pull()
+        if await store.bookmark(_bookmark(name), tenant=tenant):
+            brake.on[name] = Pull()
+    return brake, ward
 
 
 def _bookmark(name: str) -> str:

@@ -19,7 +19,7 @@ import anyio
 import structlog
 from anyio.abc import TaskGroup
 
-from casehub.brakes import Brakes, take_up
+from casehub.brakes import Brakes, found_in
 from casehub.bus import Bus, Subscription
 from casehub.case import Case
 from casehub.deadletters import DeadLetters
@@ -112,9 +112,7 @@ class CaseHub:
         try:
             self._event_loop = asyncio.get_running_loop()
         except RuntimeError:
-            raise SettingsError(
-                "CaseHub runs on asyncio, as its database drivers do; use anyio's asyncio backend"
-            ) from None
+            raise SettingsError("CaseHub runs on asyncio, as its drivers do; use anyio's asyncio backend") from None
         if self._runtime is not None:
             raise HubClosedError("a hub is entered once; make another one")
         async with AsyncExitStack() as opening:
@@ -122,6 +120,7 @@ class CaseHub:
             await self.store.open(bus.publish)
             opening.push_async_callback(self.store.close)
             bus.position = await self.store.log.position()
+            brake, ward = await found_in(self.store, self.tenant, self.clock.now(), self.definitions)
             resources = await self._open_resources(opening)
             opening.callback(self._end)  # once nothing runs any more, and before what it used is closed
             group = await opening.enter_async_context(anyio.create_task_group())
@@ -135,11 +134,12 @@ class CaseHub:
                 spawn=TaskPool(group).spawn,
                 chance=self._chance,
                 resources=resources,
+                brake=brake,
+                ward=ward,
             )
             residents = Residents(
                 runtime, self.structures, self._loops, self.tenant, self._resident, asked_only=not self.resumes
             )
-            await take_up(runtime, self.tenant, self.definitions)
             self._group, self._runtime, self._residents = group, runtime, residents
             opening.callback(observe(runtime, residents))
             runtime.watchdog.start()

@@ -14,6 +14,7 @@ from casehub import (
     CaseStatusChanged,
     IllegalTransitionError,
     InputRefusedError,
+    StoreUnavailableError,
     UnknownNameError,
     Verdict,
     WorkerScheduled,
@@ -145,6 +146,18 @@ async def test_it_stays_on_over_a_restart(kind: str, tmp_path: Path) -> None:
         assert [(await each.completed())["c"] for each in (case, new)] == [1, 2]
     async with CaseHub(d, store=store, clock=clock) as hub:
         assert hub.brake.on == {}
+
+
+async def test_a_hub_that_cannot_tell_whether_it_is_on_does_not_start() -> None:
+    class Moody(Kept):
+        async def bookmark(self, subscriber: str, seq: int | None = None, tenant: str = "default") -> int:
+            raise StoreUnavailableError("away")
+
+    store = Moody()
+    with pytest.raises(StoreUnavailableError, match="away"):
+        async with CaseHub(chain(), store=store):
+            raise AssertionError("it has started")
+    assert (store.opened, store.closed) == (1, 1)
 
 
 async def test_what_is_not_on_is_not_released_and_an_unknown_definition_is_named() -> None:
