@@ -264,7 +264,7 @@ async def test_a_store_that_is_open_elsewhere_is_refused() -> None:
 @pytest.mark.parametrize(
     ("make", "error", "complaint"),
     [
-        (lambda: CaseHub(waiting(), waiting()), SettingsError, "two definitions have the same name"),
+        (lambda: CaseHub(waiting(), waiting()), SettingsError, "two definitions have the name"),
         (lambda: CaseHub(claim, store="postgras://x"), SettingsError, "no store has the scheme"),
         (lambda: CaseHub(claim, store="sqlite:///x.db?synchronus=FULL"), SettingsError, "did you mean 'synchronous'"),
         (lambda: CaseHub(claim, loop={"clame": ChoreographyLoopControl()}), SettingsError, "did you mean 'claim'"),
