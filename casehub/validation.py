@@ -169,6 +169,12 @@ def _goals(structure: Structure) -> Iterator[Problem]:
                 "is used but not declared, and no fact has this name",
                 did_you_mean(name, {*structure.goals, *known}),
             )
+        elif structure.goals[name].failure:
+            yield Problem(
+                f"goal {name!r}",
+                "faults the case by itself, and would complete it",
+                "leave it out of goal=, or out of the failure goals",
+            )
 
 
 def _types(structure: Structure) -> Iterator[Problem]:

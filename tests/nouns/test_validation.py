@@ -299,6 +299,14 @@ def test_an_empty_expression_is_refused(expression: Any, text: str) -> None:
     ]
 
 
+def test_a_goal_that_faults_the_case_cannot_complete_it() -> None:
+    definition = sound(goal=any_of("final", "lost"))
+    definition.goal("lost", when=lambda draft: draft == "", failure=True)
+    assert problems(definition) == [
+        "goal 'lost': faults the case by itself, and would complete it; leave it out of goal=, or out of the failure goals"
+    ]
+
+
 # ---- types
 
 
