@@ -222,8 +222,9 @@ def schedule(state: CaseState, binding: Binding) -> Iterator[Event]:
     """The activation of a binding and its first attempt, with what it reads as it is now."""
     firing = state.firings.get(binding.name)
     activation = ActivationId(f"{state.id}/{binding.name}/{1 if firing is None else firing.count + 1}")
-    workers = binding.workers
-    worker = next((each for each in workers if each.name not in state.quarantined), workers[0]).name
+    worker = binding.worker.name
+    if worker in state.quarantined:
+        worker = next((each.name for each in binding.workers if each.name not in state.quarantined), worker)
     facts = state.facts
     stamps = {name: 0 if (fact := facts.get(name)) is None else fact.stamp for name in binding.reads}
     yield WorkerScheduled(
