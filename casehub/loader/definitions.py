@@ -62,6 +62,8 @@ class DefinitionReader:
         conditions = ConditionReader(expressions, self._sections, self._code)
         for name, section in workers.items():
             self._workers.bind(definition, name, section, expressions, conditions)
+        order = {name: place for place, name in enumerate(workers)}
+        definition.workers.sort(key=lambda worker: order[worker.name])  # alternatives are tried as they stand
         for name, section in self._named("bindings", "binding"):
             self._workers.alternatives(definition, name, section, conditions)
         self._rest(definition, conditions)

@@ -48,6 +48,8 @@ _ANSWER: Final = {
 }
 _STEP: Final = {
     "signal": Key(Takes.ONE, "Facts that somebody brings."),
+    "complete": Key(Takes.ONE, "Tasks for people, by their bindings, with the answers."),
+    "decline": Key(Takes.ONE, "Tasks that people decline, by their bindings, with the reasons."),
     "advance": Key(Takes.DURATION, "Time that passes."),
 }
 _EXPECT: Final = {
@@ -152,6 +154,10 @@ class Rehearsal:
                 for step in case.then:
                     if "signal" in step:
                         await handle.signal(**self._facts(step, "signal"))
+                    for verb in ("complete", "decline"):
+                        for binding, answer in self._facts(step, verb).items():
+                            await kit.settle()
+                            found.problems += await self._person(kit, handle.id, verb, binding, answer)
                     if "advance" in step:
                         await kit.advance(step.get("advance"))
                     await kit.settle()
@@ -165,6 +171,19 @@ class Rehearsal:
         except (AssertionError, CaseHubError) as error:
             found.problems.append(str(error))
         return found
+
+    async def _person(self, kit: CaseTestKit, case: str, verb: str, binding: str, answer: Plain) -> list[str]:
+        """Do what a person does; why that cannot be done."""
+        open_ = await kit.hub.tasks.list(case=case, binding=binding)
+        if not open_:
+            return [f"{verb}: binding {binding!r} asks nobody now"]
+        task = open_[0].id
+        await kit.hub.tasks.assign(task, "rehearsal", by="user:rehearsal")
+        if verb == "complete":
+            await kit.hub.tasks.complete(task, answer, by="user:rehearsal")
+        else:
+            await kit.hub.tasks.decline(task, str(answer), by="user:rehearsal")
+        return []
 
     def _unexpected(self, expect: Section, found: Rehearsed, context: Any, definition: CaseDefinition) -> list[str]:
         problems: list[str] = []
@@ -197,6 +216,17 @@ class Rehearsal:
                 self._mistakes.note(
                     name.place, case.expect.subject, f"{name.text!r} is no fact", instead(name.text, known)
                 )
+        for step in case.then:
+            for verb in ("complete", "decline"):
+                node = step.value(verb) if verb in step else None
+                for name in [key for key, _ in node.entries()] if isinstance(node, Mapping) else []:
+                    if name.text not in structure.bindings:
+                        self._mistakes.note(
+                            name.place,
+                            f"{step.subject}.{verb}",
+                            f"{name.text!r} is no binding",
+                            instead(name.text, structure.bindings),
+                        )
         for name in self._sections.names(case.expect.value("ran"), case.expect.subject) if "ran" in case.expect else ():
             if name.text not in structure.bindings:
                 self._mistakes.note(

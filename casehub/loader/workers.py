@@ -9,8 +9,8 @@ from casehub.binding import Binding, Trigger, Worker
 from casehub.definition import CaseDefinition
 from casehub.loader.code import AllowedCode
 from casehub.loader.conditions import ConditionReader, Expressions
-from casehub.loader.document import Mapping, Sequence
-from casehub.loader.expressions import Computation
+from casehub.loader.document import Mapping, Node, Sequence
+from casehub.loader.expressions import Computation, Program
 from casehub.loader.fact_types import TypeReader
 from casehub.loader.mistakes import instead
 from casehub.loader.people import TaskReader
@@ -126,13 +126,21 @@ class WorkerReader:
             )
         if isinstance(node, Mapping) and node.values:
             for fact, value in node.entries():
-                program = expressions.program(value, f"{section.subject}.set.{fact.text}", sets=fact.text)
+                program = self._expression(value, f"{section.subject}.set.{fact.text}", fact.text, expressions)
                 if self._sections.fact_name(fact, f"{section.subject}.set") and program is not None:
                     programs[fact.text] = program
         else:
             self._sections.expected(node, f"{section.subject}.set", "a mapping of facts to expressions")
         function = Computation(name, programs)
         return Worker(name, function, function.parameters, tuple(programs), True, computes=str(function))
+
+    def _expression(self, node: Node, subject: str, fact: str, expressions: Expressions) -> Program | None:
+        """An expression that a fact becomes; a mapping says its language."""
+        if not isinstance(node, Mapping):
+            return expressions.program(node, subject, sets=fact)
+        section = self._sections.section(node, "expression", subject)
+        language = next(iter(section.values), "") if section is not None else ""
+        return expressions.program(node.values[language], subject, language, sets=fact) if language else None
 
     def alternatives(
         self, definition: CaseDefinition, name: str, section: Section, conditions: ConditionReader

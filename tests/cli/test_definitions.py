@@ -163,6 +163,30 @@ def test_mistakes_in_rehearsals_have_their_places(
     assert problem in result.err
 
 
+def test_people_are_rehearsed(loan: Program) -> None:
+    (loan.folder / "asked.yaml").write_text("""
+case: asked
+inputs: {amount: number}
+workers:
+  approve: {ask: {title: Pay?, form: boolean, shows: [amount], users: [ada]}, writes: approved, refire: once}
+goal: approved
+""")
+    text = """
+definition: asked.yaml
+cases:
+  - {name: yes, start: {amount: 1}, then: [{complete: {approve: true}}], expect: {status: COMPLETED, facts: {approved: true}}}
+  - {name: no, start: {amount: 1}, then: [{decline: {approve: not me}}], expect: {absent: approved}}
+  - {name: twice, start: {amount: 1}, then: [{decline: {approve: x}}, {complete: {approve: true}}], expect: {absent: approved}}
+"""
+    (loan.folder / "asked.test.yaml").write_text(text)
+    result = loan.inside("def", "test", "asked.test.yaml", "-o", "json")
+    found = [(item["ok"], item["problems"][:1]) for item in result.json["items"]]
+    assert found == [(True, []), (True, []), (False, ["complete: binding 'approve' asks nobody now"])]
+    (loan.folder / "asked.test.yaml").write_text(text.replace("{decline: {approve: not me}}", "{decline: {aprove: x}}"))
+    wrong = loan.inside("def", "test", "asked.test.yaml")
+    assert (wrong.code, "'aprove' is no binding; did you mean 'approve'?" in wrong.err) == (8, True), wrong.err
+
+
 def test_a_definition_in_python_is_rehearsed_by_its_types(loan: Program) -> None:
     (loan.folder / "claim.test.yaml").write_text("""
 definition: stories:claim

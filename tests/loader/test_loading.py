@@ -481,6 +481,28 @@ goal: approval
     assert build(loads(text, allow_code=ALLOWED)).hash == build(d).hash
 
 
+async def test_alternatives_are_tried_in_the_order_of_the_text() -> None:
+    d = loads(
+        """
+case: x
+inputs: {document: string}
+workers:
+  first: {set: {words: "[document]"}, capability: split}
+  second: {run: "tests.loader.code:extract", writes: words, capability: split}
+bindings: {split: {capability: split}}
+goal: words
+""",
+        allow_code=ALLOWED,
+    )
+    assert [worker.name for worker in d.bindings[0].workers] == ["first", "second"]
+
+
+def test_a_computed_fact_may_say_its_language() -> None:
+    d = loads("case: x\ninputs: {a: integer}\nworkers: {go: {set: {b: {jq: .a + 1}, c: {cel: a + 1}}}}")
+    assert (d.facts.get("b", None), d.facts["c"]) == (None, int)
+    assert d.bindings[0].worker.computes == "b = .a + 1; c = a + 1"
+
+
 def test_a_condition_may_ask_how_sure_somebody_is() -> None:
     d = loads(
         "case: x\ninputs: {a: integer}\nworkers: {go: {set: {b: a + 1}, when: {confident: {a: 0.8}, present: a}}}"
