@@ -327,15 +327,7 @@ def _first_line(error: object) -> str:
 
 def _given(value: Plain, kind: cel.Type) -> Any:
     """A plain value as the type of its variable takes it."""
-    if isinstance(value, list):
-        if kind == cel.Type.List(cel.Type.DOUBLE):
-            return [float(item) if isinstance(item, int) else item for item in value]
-        return value
-    if kind == cel.Type.DOUBLE and isinstance(value, int):
-        return float(value)
-    if kind == cel.Type.TIMESTAMP and isinstance(value, str):
-        return datetime.fromisoformat(value)
-    return value
+    return datetime.fromisoformat(value) if kind == cel.Type.TIMESTAMP and isinstance(value, str) else value
 
 
 def _plain(value: Any, source: str) -> Plain:

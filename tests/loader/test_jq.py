@@ -75,6 +75,7 @@ def test_a_failure_is_told_and_the_next_program_runs(source: str, facts: dict[st
 def test_the_environment_is_empty(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SECRET", "no")
     assert "SECRET" in os.environ
+    jq._PROCESS.close()  # the next one begins in this environment
     monkeypatch.setattr(jq, "REFUSED", frozenset[str]())
     assert "SECRET" not in str(jq.compiled("env", FACTS).compute({}))
 

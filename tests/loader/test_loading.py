@@ -367,6 +367,8 @@ async def test_an_expression_without_end_stops() -> None:
     [
         ("n + 1", 4),
         ("amount * 2", 5.0),
+        ("whole * 1.5", 3.0),
+        ("numbers.map(x, x * 2.0)", [2.0, 4.0]),
         ("amount > 2 && 2 < amount && amount > -(1)", True),
         ("n / 2", 1),
         ("words.map(w, w.upperAscii())", ["A", "B"]),
@@ -380,7 +382,7 @@ async def test_an_expression_without_end_stops() -> None:
 async def test_an_expression_comes_to_a_value(expression: str, value: object) -> None:
     d = loads(f"""
 case: x
-inputs: {{n: integer, amount: number, words: "list[string]", at: datetime, any_: any, numbers: "list[number]"}}
+inputs: {{n: integer, amount: number, whole: number, words: "list[string]", at: datetime, any_: any, numbers: "list[number]"}}
 workers:
   go:
     set:
@@ -391,7 +393,14 @@ goal: found
 """)
     async with CaseTestKit(d) as kit:
         case = await kit.start(
-            d, n=3, amount=2.5, words=["a", "b"], at="2030-01-01T00:00:00Z", any_={"x": [1, 2.5, None]}, numbers=[1, 2]
+            d,
+            n=3,
+            amount=2.5,
+            whole=2,
+            words=["a", "b"],
+            at="2030-01-01T00:00:00Z",
+            any_={"x": [1, 2.5, None]},
+            numbers=[1, 2],
         )
         assert (await case.completed())["found"] == value
 

@@ -115,6 +115,7 @@ def test_policies_are_translated() -> None:
     assert (retry.attempts, retry.wait, retry.factor, retry.jitter) == (3, "100ms", 1, False)
     assert str(bindings["extract-on-upload"].policy.timeout) == "0:01:00"
     outcomes = bindings["check-credit"].policy.outcomes
+    assert str(bindings["check-credit"].when) == "(.fields != null & .creditScore == null)"
     assert (outcomes.declined, outcomes.failed) == ("reroute", "fault_item")
     assert bindings["check-credit"].policy.merge is first_writer_wins
     assert (d.name, d.title) == ("lending.loan-application", "loan-application 1.0.0")

@@ -10,7 +10,7 @@ import pytest
 
 from casehub.errors import FactError
 from casehub.sentry import Predicate, as_sentry
-from casehub.values import FactType
+from casehub.values import FactType, Plain
 from casehub.view import CaseView, WorkerExecution
 from casehub.wiring import Parameter, Source, Wires, WiringError, signature_of
 
@@ -202,3 +202,9 @@ def test_a_predicates_parameters_are_wired_like_a_workers() -> None:
 
 def _by_type(assessment: Risk) -> bool:
     return assessment.score > 1
+
+
+def test_a_parameter_that_asks_for_plain_values_gets_them_whatever_the_fact_is() -> None:
+    wired = wires({"risk": Risk}).wire(parameter(Plain, "risk"))
+    assert wired.type.annotation is Any
+    assert wired.type.restore({"score": 1}, "risk") == {"score": 1}
