@@ -100,7 +100,16 @@ def structure_of(definition: CaseDefinition, execution: type, view: type) -> tup
     inputs = _model_fields(definition.inputs)
     types = _fact_types(definition, inputs, problems)
     wires = Wires(types, {name: offered for name, (offered, _) in definition.resources.items()}, execution, view)
-    bindings = [_wired(binding, wires, problems) for binding in definition.bindings]
+    served = [
+        replace(binding, workers=tuple(_wire_worker(worker, wires, problems) for worker in binding.workers))
+        for binding in definition.bindings
+    ]
+    for binding in served:  # before any condition is wired, which may read by name what workers type
+        for worker in binding.workers:
+            for parameter in worker.parameters:
+                if parameter.fact is not None and parameter.fact not in types:
+                    types[parameter.fact] = parameter.type
+    bindings = [_wired(binding, wires, problems) for binding in served]
     milestones = [_milestone(milestone, wires, problems) for milestone in definition.milestones]
     goals = [_goal(goal, wires, problems) for goal in definition.goals]
     done_when = None
@@ -121,11 +130,6 @@ def structure_of(definition: CaseDefinition, execution: type, view: type) -> tup
     for name in definition.signals:
         if name not in definition.external:
             required.setdefault(name, False)
-    for binding in bindings:
-        for worker in binding.workers:
-            for parameter in worker.parameters:
-                if parameter.fact is not None and parameter.fact not in types:
-                    types[parameter.fact] = parameter.type
     declared = {goal.name for goal in goals}
     if definition.completion is not None:
         goals += [
@@ -257,15 +261,14 @@ def _model_fields(model: type | None) -> dict[str, tuple[Any, bool]]:
 
 
 def _wired(binding: Binding, wires: Wires, problems: list[Problem]) -> Binding:
-    workers = tuple(_wire_worker(worker, wires, problems) for worker in binding.workers)
+    """A binding whose workers are wired, with its condition wired."""
     guard = None if binding.when is None else _sentry(binding.when, wires, f"binding {binding.name!r}", problems)
-    own = tuple(dict.fromkeys(name for worker in workers for name in worker.reads))
+    own = tuple(dict.fromkeys(name for worker in binding.workers for name in worker.reads))
     reads = tuple(dict.fromkeys((*own, *sorted(() if guard is None else guard.reads), *binding.on.facts)))
     return replace(
         binding,
-        workers=workers,
         when=guard,
-        requires=tuple(dict.fromkeys(name for worker in workers for name in worker.required)),
+        requires=tuple(dict.fromkeys(name for worker in binding.workers for name in worker.required)),
         watches=binding.on.facts or (() if binding.on.occurs else reads),
         reads=reads,
         by_reads=binding.policy.refire is Refire.ON_CHANGE and binding.on == Trigger(),

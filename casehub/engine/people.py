@@ -332,9 +332,11 @@ def _task(intake: Intake, input: TaskInput, verb: str, answer: object = None) ->
         return task
     if input.task in tasks.ended:
         raise TaskRefusedError(f"nobody can {verb} task {input.task!r}: it is {tasks.ended[input.task]}", answer)
-    raise TaskNotFoundError(
-        f"case {intake.state.id!r} has no task {input.task!r}; {did_you_mean(input.task, tasks.open)}"
-    )
+    state = intake.state
+    hint = did_you_mean(input.task, tasks.open) if tasks.open else "none of its tasks is open"
+    if state.status.ended:
+        hint = f"it is {state.status}: {state.reason}"
+    raise TaskNotFoundError(f"case {state.id!r} has no task {input.task!r}; {hint}")
 
 
 def _theirs(intake: Intake, input: TaskInput, verb: str, answer: object = None) -> tuple[Task, str]:

@@ -385,9 +385,11 @@ def test_somebody_without_a_name_and_a_task_that_is_none_or_has_ended_are_refuse
     with pytest.raises(TaskNotFoundError, match="did you mean 'c/approve/1'"):
         does(core, kind, task="c/aprove/1", **more)
     assert core.status is CaseStatus.WAITING
-    core.cancel()
+    core.cancel(reason="over")
     with pytest.raises(TaskRefusedError, match="it is CANCELLED by engine"):
         does(core, kind, **more)
+    with pytest.raises(TaskNotFoundError, match="has no task 'c/aprove/1'; it is CANCELLED: over"):
+        does(core, kind, task="c/aprove/1", **more)
 
 
 # ---- answering

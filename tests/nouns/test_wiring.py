@@ -8,8 +8,10 @@ from typing import Annotated, Any
 
 import pytest
 
+from casehub.definition import CaseDefinition
 from casehub.errors import FactError
 from casehub.sentry import Predicate, as_sentry
+from casehub.validation import build
 from casehub.values import FactType, Plain
 from casehub.view import CaseView, WorkerExecution
 from casehub.wiring import Parameter, Source, Wires, WiringError, signature_of
@@ -198,6 +200,18 @@ def test_a_predicates_parameters_are_wired_like_a_workers() -> None:
     assert isinstance(predicate, Predicate)
     wired = predicate.wired(wires({"risk": Risk}))
     assert wired.reads == {"risk"}
+
+
+def test_a_condition_without_annotations_reads_what_a_worker_reads_though_nobody_declares_the_fact() -> None:
+    definition = CaseDefinition("d", goal="verdict")
+
+    @definition.worker(writes="verdict", when=lambda risk: risk.score > 1)
+    async def judge(risk: Risk) -> str:
+        return "high"
+
+    guard = build(definition).bindings["judge"].when
+    assert isinstance(guard, Predicate)
+    assert guard.parameters[0].type.annotation is Risk
 
 
 def _by_type(assessment: Risk) -> bool:
