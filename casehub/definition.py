@@ -158,11 +158,10 @@ class CaseDefinition:
         for every element of a list, as for workers.
         """
         namespace = namespace_of_caller()
-        options: PolicyOptions = {"on_expired": OnOutcome.FAULT_ITEM, **policy}
 
         def declare(function: H) -> H:
             worker = self._worker(function, name, writes, capability, namespace, people=True)
-            self._declare(worker, when, on, policy if capability else options, namespace, each)
+            self._declare(worker, when, on, policy, namespace, each)
             return function
 
         return declare
@@ -381,6 +380,8 @@ class CaseDefinition:
         policy: PolicyOptions, namespace: Mapping[str, Any],
     ) -> None:  # fmt: skip
         guard = None if when is None else self._guard(f"binding {name!r}", when, namespace)
+        if any(worker.form is not None for worker in workers):  # people are not asked again unless somebody says so
+            policy = {"on_expired": OnOutcome.FAULT_ITEM, **policy}
         self.bindings.append(Binding(name, workers, guard, trigger_of(on), policy_of(policy)))
 
     def _guard(self, subject: str, guard: Guard, namespace: Mapping[str, Any]) -> Sentry | None:

@@ -256,4 +256,5 @@ class Residents:
             del resting[oldest]
             pump = self._pumps.get(oldest)
             if pump is not None and not pump.busy:
+                pump.call_off()  # who waits for people is run again when they answer
                 del self._pumps[oldest]

@@ -276,10 +276,11 @@ class FactType:
             and isinstance(properties, dict)
             and not self.schema().get("additionalProperties")
         ):
+            by_name = getattr(self.annotation, "model_fields", {})  # a model may take these beside its aliases
             found = {
                 str(name): f"the form has no such field; {did_you_mean(str(name), properties)}"
                 for name in value
-                if name not in properties
+                if name not in properties and name not in by_name
             }
         try:
             if self._adapter is not None:

@@ -279,3 +279,18 @@ async def test_a_worker_may_be_parked_more_often_than_a_process_may_crash() -> N
             await kit.settle()
         assert (await case.completed())["total"] == 15
         assert len(kit.events(case, WorkerExecutionInterrupted)) == 15
+
+
+async def test_cases_whose_workers_wait_for_people_leave_memory_and_come_back_for_the_answer(path: Path) -> None:
+    d, _ = survey()
+    async with CaseHub(d, store=SQLiteStore(path, synchronous="NORMAL"), resident=2) as hub:
+        cases = [await hub.start(d, case_id=f"c{n}", site="Delft") for n in range(6)]
+        for case in cases:
+            await case.quiescent()
+        assert hub._residents_now.resident <= 3
+        for case in cases:
+            with hub.watch(HumanTaskCreated, case=case.id) as created:
+                await hub.tasks.complete(f"{case.id}/look/1/ask-1", ANSWER, by="user:ada")
+                assert (await anext(created)).task == f"{case.id}/look/1/fine"
+            await hub.tasks.complete(f"{case.id}/look/1/fine", True, by="user:ada")
+            assert (await case.completed())["report"] == "3 at Delft, fine"

@@ -163,9 +163,14 @@ class Attempt:
                 arguments[parameter.name] = resources[parameter.target]
         return arguments
 
+    @property
+    def parked(self) -> bool:
+        """Whether its worker waits for people."""
+        return self.questions is not None and self.questions.parked
+
     def let_go(self) -> None:
         """Cancel it if its worker waits for people: the log has what it asked for."""
-        if self.questions is not None and self.questions.parked:
+        if self.parked:
             self.call_off()
 
     async def _ask(self, execution: WorkerExecution, asked: HumanTask[Any] | type[Any], key: str) -> Any:

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from casehub.activation import Activation
 from casehub.binding import Binding, Worker
-from casehub.engine.failures import failed
+from casehub.engine.failures import failed, message_of
 from casehub.engine.intake import Intake
 from casehub.errors import (
     AnswerRefusedError,
@@ -233,11 +233,10 @@ def complete(intake: Intake, input: Complete) -> Iterator[Event]:
     task, _ = _theirs(intake, input, "complete", input.value)
     activation = intake.state.activations[task.activation]
     form = input.form if task.ask else _form(intake, task, activation, input)
-    answer = _fitting(task, form, input)
+    answer, value = _fitting(task, form, input)
     yield HumanTaskCompleted(answer=answer, **_end(task, by=input.by))
-    if form is None or task.ask:
+    if task.ask:
         return  # its worker goes on
-    value = form.restore(answer, f"the answer to task {task.id!r}")
     result = Returned(
         activation=activation.id, attempt=activation.attempt, value=value, author=input.by, by=input.by, at=input.at
     )
@@ -253,13 +252,20 @@ def _form(intake: Intake, task: Task, activation: Activation, input: Complete) -
     return form
 
 
-def _fitting(task: Task, form: FactType | None, input: Complete) -> Plain:
-    """The answer as a plain value; without the type of its form it is held against the schema. Raises `AnswerRefusedError`."""
+def _fitting(task: Task, form: FactType | None, input: Complete) -> tuple[Plain, Any]:
+    """The answer as a plain value, and of its type; without that it is held against the schema of its form.
+
+    Raises `AnswerRefusedError`.
+    """
     where = f"the answer to task {task.id!r}"
     if form is not None:
         if wrong := form.misfits(input.value):
             raise AnswerRefusedError(task.id, wrong, input.value)
-        return form.accept(input.value, where)
+        try:
+            answer = form.accept(input.value, where)
+            return answer, form.restore(answer, where)
+        except Exception as error:  # validators are user code, and may think better of it
+            raise AnswerRefusedError(task.id, {"": message_of(error)}, input.value) from None
     try:
         known = isinstance(input.value, dict | list | str | int | float | None)
         answer = plain(input.value, where) if known else FactType(type(input.value)).normalise(input.value, where)
@@ -267,7 +273,7 @@ def _fitting(task: Task, form: FactType | None, input: Complete) -> Plain:
         raise AnswerRefusedError(task.id, {"": str(error)}, input.value) from None
     if wrong := misfits(task.form, answer):
         raise AnswerRefusedError(task.id, wrong, input.value)
-    return answer
+    return answer, answer
 
 
 def decline(intake: Intake, input: Decline) -> Iterator[Event]:

@@ -148,8 +148,9 @@ class Pump:
 
     @property
     def busy(self) -> bool:
-        """Whether something runs, waits to run, or is waited for."""
-        return bool(self.pumping or self.inbox or self.attempts or self._asking or self.visitors)
+        """Whether something runs, waits to run, or is waited for; a worker that waits for people does not run."""
+        runs = self.pumping or self.inbox or self._asking or self.visitors
+        return bool(runs) or any(not attempt.parked for attempt in self.attempts.values())
 
     def forget_waiters(self, error: Exception) -> None:
         """Tell whoever waits that nobody will answer."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import pytest
+from pydantic import AfterValidator, BaseModel, Field
 
 from casehub import (
     ActivationStatus,
@@ -698,3 +699,57 @@ def test_every_step_of_a_task_is_one_that_its_life_cycle_allows() -> None:
     assert before is TaskStatus.COMPLETED
     assert ActivationStatus.DELEGATED in ACTIVATION_TRANSITIONS[ActivationStatus.RUNNING]
     assert all(event.binding == "approve" for event in of(core.log, HumanTaskEvent))
+
+
+def test_an_expired_task_of_a_capability_is_not_asked_for_again_either() -> None:
+    d = CaseDefinition("d", goal="approval")
+
+    @d.human_task(capability="approve")
+    def by_people(applicant: str) -> HumanTask[Approval]:
+        return HumanTask(applicant, Approval, expires="1d")
+
+    d.binding("approve", capability="approve")
+    core = Core(d)
+    core.start(applicant="Ada")
+    core.pass_time("1d")
+    assert core.count(WorkerExecutionExpired, then="fault_item") == 1
+
+
+def test_a_validator_that_changes_its_mind_refuses_the_answer_and_faults_nothing() -> None:
+    calls = list[int]()
+
+    def check(value: int) -> int:
+        calls.append(value)
+        if len(calls) > 4:
+            raise ValueError("not any more")
+        return value
+
+    d = CaseDefinition("d", goal="number")
+
+    @d.human_task(writes="number", refire="once")
+    def ask() -> HumanTask[Annotated[int, AfterValidator(check)]]:
+        form: Any = Annotated[int, AfterValidator(check)]
+        return HumanTask("?", form)
+
+    core = Core(d)
+    core.start()
+    with pytest.raises(AnswerRefusedError, match="not any more"):
+        does(core, Complete, task="c/ask/1", value=3)
+    assert core.status is CaseStatus.WAITING
+
+
+def test_a_model_may_be_filled_by_its_aliases_and_by_its_names() -> None:
+    class Person(BaseModel, validate_by_name=True):
+        given: str = Field(alias="givenName")
+
+    d = CaseDefinition("d", goal="person")
+
+    @d.human_task(writes="person", refire="once")
+    def ask() -> HumanTask[Person]:
+        return HumanTask("?", Person)
+
+    for answer in ({"given": "Ada"}, {"givenName": "Ada"}):
+        core = Core(d)
+        core.start()
+        does(core, Complete, task="c/ask/1", value=answer)
+        assert core.facts == {"person": {"givenName": "Ada"}}
