@@ -9,6 +9,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from casehub import (
@@ -21,6 +22,7 @@ from casehub import (
     HumanTask,
     HumanTaskCancelled,
     HumanTaskCreated,
+    Permanent,
     SettingsError,
     TaskStatus,
     WorkerExecution,
@@ -294,3 +296,46 @@ async def test_cases_whose_workers_wait_for_people_leave_memory_and_come_back_fo
                 assert (await anext(created)).task == f"{case.id}/look/1/fine"
             await hub.tasks.complete(f"{case.id}/look/1/fine", True, by="user:ada")
             assert (await case.completed())["report"] == "3 at Delft, fine"
+
+
+async def test_a_question_of_a_task_that_a_worker_left_behind_ends_with_the_worker() -> None:
+    d = CaseDefinition("d", goal="answer")
+    left: list[asyncio.Future[int]] = []
+
+    @d.worker(writes="answer", on_failed="fault_item")
+    async def asks(name: str, execution: WorkerExecution) -> int:
+        left.append(asyncio.ensure_future(execution.ask(int)))
+        await kit.clock.sleep("1h")
+        raise Permanent("enough")
+
+    async with CaseTestKit(d) as kit:
+        case = await kit.start(d, name="why")
+        await kit.settle()
+        assert len(await kit.hub.tasks.list()) == 1
+        await kit.advance("1h")
+        assert left[0].cancelled()
+        assert len(kit.events(case, HumanTaskCancelled)) == 1
+
+
+async def test_an_answer_that_comes_while_a_worker_is_being_called_off_runs_it_again() -> None:
+    d, went, go = CaseDefinition("d", goal="answer"), list[str](), asyncio.Event()
+
+    @d.worker(writes="answer")
+    async def asks(name: str, execution: WorkerExecution) -> int:
+        try:
+            return await execution.ask(int)
+        finally:
+            went.append("out")
+            with anyio.CancelScope(shield=True):
+                await go.wait()
+
+    async with CaseTestKit(d) as kit:
+        case = await kit.start(d, name="why")
+        await kit.settle()
+        for attempt in (await kit.hub.pump(case.id)).attempts.values():
+            attempt.call_off()
+        await kit.settle()
+        assert went == ["out"]
+        await kit.hub.tasks.complete("d-1/asks/1/ask-1", 7, by="user:ada")
+        go.set()
+        assert (await case.completed())["answer"] == 7

@@ -185,9 +185,7 @@ def _closed(state: CaseState, event: WorkerExecutionFinished) -> Iterator[Event]
 def ask(intake: Intake, input: Ask) -> Iterator[Event]:
     """A worker asks; one that runs again finds its task as it is."""
     activation = intake.state.activations.get(input.activation)
-    if activation is None or activation.attempt != input.attempt:
-        return
-    if input.task in intake.state.tasks.open or input.task in activation.answers:
+    if activation is None or activation.attempt != input.attempt or input.task in intake.state.tasks.open:
         return
     binding = intake.structure.bindings[activation.binding]
     try:

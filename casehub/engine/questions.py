@@ -76,9 +76,7 @@ class Questions:
             waiting.cancel()
 
     def end(self, event: HumanTaskEnded) -> None:
-        """Give a question its answer, or say that there will be none. A worker that has not got to it yet finds it."""
-        if isinstance(event, HumanTaskCompleted):
-            self._answers[event.task] = event.answer
+        """Give a question its answer, or say that there will be none."""
         waiting = self._waiting.get(event.task)
         if waiting is None or waiting.done():
             return

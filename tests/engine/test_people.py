@@ -39,17 +39,21 @@ from casehub import (
     WorkerExecutionDeclined,
     WorkerExecutionExpired,
     WorkerExecutionFailed,
+    WorkerExecutionInterrupted,
     WorkerExecutionStarted,
     present,
 )
+from casehub.engine.intake import INTERRUPTIONS
 from casehub.engine.takes import TAKES
 from casehub.inputs import (
+    Ask,
     Assign,
     Claim,
     Comment,
     Complete,
     Decline,
     Delegate,
+    Recover,
     Release,
     Reported,
     TaskInput,
@@ -753,3 +757,102 @@ def test_a_model_may_be_filled_by_its_aliases_and_by_its_names() -> None:
         core.start()
         does(core, Complete, task="c/ask/1", value=answer)
         assert core.facts == {"person": {"givenName": "Ada"}}
+
+
+# ---- a worker that asks
+
+
+ASKED = TaskId("c/work/1/ask-1")
+
+
+def asking() -> Core:
+    """A case whose worker has asked."""
+    d = CaseDefinition("d", goal="done")
+
+    @d.worker(writes="done")
+    def work(name: str) -> str:
+        return name
+
+    core = Core(d)
+    core.start(name="Ada")
+    asks(core)
+    return core
+
+
+def asks(core: Core) -> list[Event]:
+    activation = core.activation("work")
+    form = {"type": "integer"}
+    asked = HumanTask("How many?", int, expires="1d")
+    return core.take(Ask(task=ASKED, activation=activation.id, attempt=activation.attempt, asked=asked, form=form))
+
+
+def answered(core: Core) -> None:
+    """It is answered where no process has the worker, which runs again."""
+    does(core, Complete, task=ASKED, value=3)
+    assert core.activation("work").status is ActivationStatus.RUNNING
+    core.take(Recover(activation=core.activation("work").id))
+
+
+def test_a_worker_that_asks_is_delegated_and_its_answer_is_kept_for_it() -> None:
+    core = asking()
+    assert core.activation("work").status is ActivationStatus.DELEGATED
+    assert core.status is CaseStatus.WAITING
+    core.crash()
+    assert core.count(WorkerExecutionStarted) == 1  # nothing runs until somebody answers
+    with pytest.raises(AnswerRefusedError, match="must be of type integer"):
+        does(core, Complete, task=ASKED, value="three")
+    answered(core)
+    assert core.activation("work").answers == {ASKED: 3}
+    assert core.status is CaseStatus.RUNNING
+    core.run()
+    assert core.status is CaseStatus.COMPLETED
+
+
+def test_a_question_that_was_asked_before_is_the_same_task() -> None:
+    core = asking()
+    does(core, Claim, task=ASKED)
+    assert asks(core) == []
+    assert the_task(core).assignee == "ada"
+
+
+def test_a_question_of_an_attempt_that_is_over_is_nobodys() -> None:
+    core = asking()
+    activation = core.activation("work")
+    late = Ask(task=TaskId("c/work/1/x"), activation=activation.id, attempt=9, asked=HumanTask("?", int), form={})
+    assert core.take(late) == []
+
+
+@pytest.mark.parametrize("end", ["declined", "expired"])
+def test_a_question_without_an_answer_leaves_the_worker_running(end: str) -> None:
+    core = asking()
+    if end == "declined":
+        does(core, Decline, task=ASKED)
+        assert core.count(HumanTaskRejected, ask=True) == 1
+    else:
+        core.pass_time("1d")
+        assert core.count(HumanTaskExpired, ask=True) == 1
+    assert core.running == ["work"]
+    assert core.status is CaseStatus.RUNNING
+    assert not core.count(WorkerExecutionDeclined)
+
+
+def test_waiting_for_people_is_no_crash_however_often() -> None:
+    core = asking()
+    for _ in range(INTERRUPTIONS + 2):
+        answered(core)
+        asks(core)
+    does(core, Complete, task=ASKED, value=3)
+    core.crash()
+    assert core.running == ["work"]
+
+
+def test_an_answer_is_not_the_crash_that_is_one_too_many() -> None:
+    core = asking()
+    does(core, Complete, task=ASKED, value=3)
+    for _ in range(INTERRUPTIONS - 1):
+        core.crash()
+    asks(core)
+    answered(core)
+    assert core.running == ["work"]
+    core.crash()
+    assert core.count(WorkerExecutionInterrupted, settled=True) == 1
