@@ -12,7 +12,7 @@ from casehub.cli.loops import loops_named
 from casehub.definition import CaseDefinition
 from casehub.errors import SettingsError, UnknownNameError, did_you_mean
 from casehub.hub import CaseHub
-from casehub.lookup import load_definition, object_of, store_of
+from casehub.lookup import adapter, load_definition, object_of, store_of
 from casehub.spi import Volatile
 from casehub.structure import Structure
 from casehub.validation import build
@@ -66,7 +66,8 @@ def _of_files(path: Path, allow_code: Sequence[str]) -> list[CaseDefinition]:
     files = sorted(each for each in path.iterdir() if each.suffix in ENDINGS)
     if not files:
         raise SettingsError(f"{str(path)!r} has no file that ends in {' or '.join(ENDINGS)}; name one that has")
-    return [load_definition(each, allow_code=allow_code) for each in files]
+    found: list[CaseDefinition] = adapter("loader").load_all(files, allow_code=allow_code)
+    return found
 
 
 def hub_of(

@@ -12,7 +12,8 @@
     triggers       facts, events, signals and times that make a binding come up
     policies       retries, merging, budgets
     people         tasks for people
-    workers        functions, computations and people, with their bindings
+    subcases       work that cases of another definition do
+    workers        functions, computations, people and sub-cases, with their bindings
     places         where an element stands, for what is found in the whole
     definitions    all of it, as a definition
     original       the format of CaseHub for Java, translated (original_keys, original_terms, projections, quartz)
@@ -29,17 +30,17 @@ from collections.abc import Mapping as Mapped
 from pathlib import Path
 
 from casehub.definition import CaseDefinition
-from casehub.errors import SettingsError
+from casehub.errors import DefinitionError, SettingsError
 from casehub.loader.code import AllowedCode
 from casehub.loader.definitions import DefinitionReader
-from casehub.loader.document import MAX_SIZE, Mapping, read
+from casehub.loader.document import MAX_SIZE, Mapping, Scalar, read
 from casehub.loader.editor_schema import schema
 from casehub.loader.mistakes import Mistakes, Place
 from casehub.loader.original import OriginalReader
 from casehub.loader.projections import Function
 from casehub.loader.rehearsal import Rehearsal
 
-__all__ = ["load", "loads", "rehearsal_of", "schema"]
+__all__ = ["load", "load_all", "loads", "rehearsal_of", "schema"]
 
 
 def load(
@@ -49,15 +50,29 @@ def load(
     return loads(_text(Path(path)), str(path), allow_code=allow_code, workers=workers)
 
 
+def load_all(paths: Iterable[str | Path], *, allow_code: Iterable[str] = ()) -> list[CaseDefinition]:
+    """The definitions in several files, which may be sub-cases of each other. Raises what `load` does."""
+    loaded: dict[Path, CaseDefinition] = {}
+    packages = tuple(allow_code)
+    for path in paths:
+        file = Path(path).resolve()
+        if file not in loaded:
+            loaded[file] = loads(_text(Path(path)), str(path), allow_code=packages, loaded=loaded)
+    return list(loaded.values())
+
+
 def loads(
     text: str,
     file: str = "definition.yaml",
     *,
     allow_code: Iterable[str] = (),
     workers: Mapped[str, Function] | None = None,
+    inside: tuple[str, ...] = (),
+    loaded: dict[Path, CaseDefinition] | None = None,
 ) -> CaseDefinition:
     """The definition that a text is. `file`: what messages call it; `allow_code`: packages whose code it may refer to;
-    `workers`: the code of a definition in the original's format, by the names of its workers.
+    `workers`: the code of a definition in the original's format, by the names of its workers; `inside`: the files that it is a sub-case of; `loaded`: what is
+    loaded already, by files.
 
     Raises `DefinitionError` with every mistake, each with its line and column.
     """
@@ -71,7 +86,12 @@ def loads(
             raise SettingsError(
                 f"definition {file}: workers= is for the original's format; name code by run: in this one"
             )
-        definition = DefinitionReader(node, mistakes, AllowedCode(allow_code, mistakes)).definition()
+        packages, known = tuple(allow_code), {} if loaded is None else loaded
+
+        def opened(path: Scalar, subject: str) -> CaseDefinition | None:
+            return _sub_case(path, subject, mistakes, packages, inside, known)
+
+        definition = DefinitionReader(node, mistakes, AllowedCode(packages, mistakes), opened).definition()
     elif not len(mistakes):
         place = Place(file, 1, 1) if node is None else node.place
         what = "is empty" if node is None else f"is {node.kind}"
@@ -79,6 +99,33 @@ def loads(
     if definition is None or len(mistakes):
         raise mistakes.error(file)
     return definition
+
+
+def _sub_case(
+    node: Scalar, subject: str, mistakes: Mistakes, allow_code: Iterable[str], inside: tuple[str, ...],
+    loaded: dict[Path, CaseDefinition],
+) -> CaseDefinition | None:  # fmt: skip
+    """The definition that a path names, from the file that names it; mistakes in it are told as one of this file."""
+    path = str(Path(mistakes.file).parent / node.text)
+    around = (*inside, mistakes.file)
+    if path in around:
+        mistakes.note(node.place, subject, f"{node.text!r} starts itself in the end", "leave one of them out")
+        return None
+    file = Path(path).resolve()
+    try:
+        if file not in loaded:
+            loaded[file] = loads(_text(Path(path)), path, allow_code=allow_code, inside=around, loaded=loaded)
+        return loaded[file]
+    except DefinitionError as error:
+        mistakes.note(
+            node.place,
+            subject,
+            f"{node.text!r} has {len(error.problems)} mistakes of its own, the first: {error.problems[0]}",
+            "mend that file",
+        )
+    except SettingsError as error:
+        mistakes.note(node.place, subject, str(error), "name a file that is there")
+    return None
 
 
 def rehearsal_of(path: str | Path) -> Rehearsal:

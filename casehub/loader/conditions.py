@@ -33,6 +33,8 @@ class Wants(StrEnum):
     TEXT = "text was expected"
     NAMES = "a list of names was expected"
     MOMENT = "a time was expected"
+    LIST = "a list was expected"
+    ANYTHING = "anything will do"
 
 
 _KINDS: Final = {
@@ -40,6 +42,8 @@ _KINDS: Final = {
     Wants.TEXT: (cel.Type.STRING,),
     Wants.NAMES: (cel.Type.List(cel.Type.STRING), cel.Type.LIST),
     Wants.MOMENT: (cel.Type.TIMESTAMP, cel.Type.STRING),
+    Wants.LIST: (cel.Type.LIST,),
+    Wants.ANYTHING: (),
 }
 
 
@@ -121,7 +125,11 @@ class Expressions:
         for each in self.asked:
             if not each.sets:
                 returned = self._compiled(each, known, fields)
-                if returned is not None and returned not in (*_KINDS[each.wants], cel.Type.DYN):
+                if (
+                    returned is not None
+                    and returned not in (*_KINDS[each.wants], cel.Type.DYN)
+                    and not _fits(returned, each.wants)
+                ):
                     self._mistakes.note(
                         each.node.inside(1, 1), each.subject, f"comes to {in_words(returned)}, and {each.wants}",
                         "compare it with something" if each.wants is Wants.TRUTH else "write another expression",
@@ -147,6 +155,10 @@ class Expressions:
                 asked.node.inside(1, 1), asked.subject, f"comes to {in_words(returned or '')}, and {asked.sets!r} is {in_words(declared)}",
                 "make the two agree",
             )  # fmt: skip
+
+
+def _fits(returned: cel.Type, wants: Wants) -> bool:
+    return wants is Wants.ANYTHING or (wants is Wants.LIST and returned.name().startswith("LIST"))
 
 
 class ConditionReader:

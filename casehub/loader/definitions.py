@@ -19,6 +19,7 @@ from casehub.loader.mistakes import Mistakes, instead
 from casehub.loader.places import Places
 from casehub.loader.policies import PolicyReader
 from casehub.loader.sections import Section, SectionReader
+from casehub.loader.subcases import Opener
 from casehub.loader.vocabulary import SECTIONS
 from casehub.loader.workers import WorkerReader
 from casehub.policies import Limits
@@ -29,14 +30,14 @@ from casehub.view import CaseView, WorkerExecution
 class DefinitionReader:
     """Reads one definition: names first, then what refers to them, then the expressions, then the whole."""
 
-    def __init__(self, top: Mapping, mistakes: Mistakes, code: AllowedCode) -> None:
+    def __init__(self, top: Mapping, mistakes: Mistakes, code: AllowedCode, opener: Opener) -> None:
         self._mistakes = mistakes
         self._code = code
         self._sections = SectionReader(mistakes)
         self._types = TypeReader(mistakes, code.find)
         self._policies = PolicyReader(self._sections, code)
         self._places = Places(top, mistakes)
-        self._workers = WorkerReader(self._sections, code, self._policies, self._places, self._types)
+        self._workers = WorkerReader(self._sections, code, self._policies, self._places, self._types, opener)
         self._top = self._sections.section(top, "definition", "") or Section(top, "", {})
 
     def definition(self) -> CaseDefinition:

@@ -118,6 +118,10 @@ class Computation:
         return tuple(found.values())
 
     async def __call__(self, **facts: Plain) -> dict[str, Plain]:
+        return self.computed(facts)
+
+    def computed(self, facts: Mapping[str, Plain]) -> dict[str, Plain]:
+        """What they come to, by name. Raises `ExpressionError`."""
         return {
             name: program.compute({read: facts[read] for read in program.reads if read in facts})
             for name, program in self.programs.items()

@@ -240,7 +240,7 @@ class OriginalReader:
             self._mistakes.note(
                 section.node.keys["subCase"].place,
                 section.subject,
-                "has a subCase, and there are no sub-cases yet",
+                "has a subCase, which is not translated",
                 "leave it out",
             )
 

@@ -11,6 +11,7 @@ from casehub.activities import COMPLETE
 from casehub.policies import OnOutcome, Refire
 from casehub.schedule import CatchUp
 from casehub.stage import StageFault
+from casehub.subcase import Rest
 
 
 class Takes(StrEnum):
@@ -132,7 +133,9 @@ SECTIONS: Final[Mapping[str, Mapping[str, Key]]] = {
         "ask": Key(
             Takes.ONE, "The task for people, or the function that says it.", section="ask", short=Takes.REFERENCE
         ),
+        "case": Key(Takes.ONE, "The cases of another definition that do it.", section="case"),
         "writes": Key(Takes.NAMES, "The fact that the result becomes, or the facts that a returned mapping may hold."),
+        "each": Key(Takes.TEXT, "A list of whose elements each gets the work, as the first parameter of the function."),
         "capability": Key(Takes.TEXT, "Makes it one of several alternatives for the bindings that ask for it."),
         **_OPTIONS,
     },
@@ -150,6 +153,15 @@ SECTIONS: Final[Mapping[str, Mapping[str, Key]]] = {
         "deadline": Key(Takes.SAID, "The time at which it is too late; or an expression. The earliest counts."),
         "escalate": Key(Takes.DURATION, "When others may take it too."),
         "escalate_to": Key(Takes.SAID, "The groups of these others."),
+    },
+    "case": {
+        "definition": Key(Takes.TEXT, "The path of their definition, from this file.", required=True),
+        "start": Key(Takes.EXPRESSIONS, "What one starts with: facts with expressions."),
+        "starts": Key(Takes.TEXT, "What several start with: an expression that comes to a list of objects."),
+        "takes": Key(Takes.TEXT, "The fact of theirs that is the result; that of 'writes' without it."),
+        "need": Key(Takes.INTEGER, "How many of several have to complete; all without it."),
+        "rest": _choice("What becomes of the others then.", Rest),
+        "wait": Key(Takes.FLAG, "Whether it waits for them at all."),
     },
     "expression": {
         "cel": Key(Takes.TEXT, "An expression in CEL."),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Final, cast
 
-from casehub.binding import Binding, Trigger, Worker
+from casehub.binding import Binding, Signal, Trigger, Worker
 from casehub.definition import CaseDefinition
 from casehub.loader.code import AllowedCode
 from casehub.loader.conditions import ConditionReader, Expressions
@@ -17,9 +17,10 @@ from casehub.loader.people import TaskReader
 from casehub.loader.places import Places
 from casehub.loader.policies import PolicyReader
 from casehub.loader.sections import Section, SectionReader
+from casehub.loader.subcases import Opener, SubCaseReader
 from casehub.policies import OnOutcome, PolicyOptions, policy_of
 
-_KINDS: Final = ("run", "set", "ask")
+_KINDS: Final = ("run", "set", "ask", "case")
 """The ways to say what is done."""
 WAITING: Final = "waiting"
 """The capability of workers whose binding is not made yet."""
@@ -33,7 +34,13 @@ class WorkerReader:
     """Declares workers: functions first, for what they read and write; expressions when the facts are known."""
 
     def __init__(
-        self, sections: SectionReader, code: AllowedCode, policies: PolicyReader, places: Places, types: TypeReader
+        self,
+        sections: SectionReader,
+        code: AllowedCode,
+        policies: PolicyReader,
+        places: Places,
+        types: TypeReader,
+        opener: Opener,
     ) -> None:
         self._sections = sections
         self._mistakes = sections.mistakes
@@ -41,6 +48,7 @@ class WorkerReader:
         self._policies = policies
         self._places = places
         self._tasks = TaskReader(sections, types)
+        self._sub_cases = SubCaseReader(sections, opener)
 
     def declare(self, definition: CaseDefinition, name: str, section: Section) -> None:
         """Declare the worker of a function, for its signature; `bind` gives it its binding, when conditions can be read."""
@@ -49,9 +57,11 @@ class WorkerReader:
             self._mistakes.note(
                 self._places.key(f"worker {name!r}"), section.subject,
                 f"has {' and '.join(key for key in _KINDS if key in given)}" if given else "does not say what is done",
-                "give one of run (module:function), set (facts with expressions) and ask (of people)",
+                "give one of run (module:function), set (facts with expressions), ask (of people) and case (of another definition)",
             )  # fmt: skip
-        if given == {"set"} or (given == {"ask"} and "ask" in section and isinstance(section.value("ask"), Mapping)):
+        if given in ({"set"}, {"case"}) or (
+            given == {"ask"} and "ask" in section and isinstance(section.value("ask"), Mapping)
+        ):
             return
         kind = next((key for key in _KINDS if key in given and key in section), None)
         function = None if kind is None else self._code.named(section.value(kind), f"{section.subject}.{kind}")
@@ -88,31 +98,62 @@ class WorkerReader:
         options = self._policies.options(section, conditions)
         capability = section.get("capability", "")
         found = [place for place, worker in enumerate(definition.workers) if worker.name == name]
-        if not found and ("set" in section or "ask" in section):
-            worker = (
-                self._tasks.task(name, section, expressions)
-                if "ask" in section
-                else self._computing(name, section, expressions)
-            )
+        if not found and {"set", "ask", "case"} & set(section.values):
+            if "ask" in section:
+                worker = self._tasks.task(name, section, expressions)
+            elif "case" in section:
+                worker = self._sub_cases.sub_case(definition, name, section, expressions)
+            else:
+                worker = self._computing(name, section, expressions)
             definition.returned[name] = Any if worker.form is None else worker.form.annotation
             definition.workers.append(worker)
             found = [len(definition.workers) - 1]
         if not found:
             return
         old = definition.workers[found[0]]
+        if "each" in section:
+            self._each(definition, found[0], section, options)
+            return
         worker = replace(old, capability=capability)
         if worker.form is not None:
             options.setdefault("on_expired", OnOutcome.FAULT_ITEM)  # nobody is asked twice for what came too late
+        if worker.sub_case is not None:
+            options = {"on_failed": OnOutcome.FAULT_ITEM, "on_declined": OnOutcome.FAULT_ITEM, **options}
         definition.workers[found[0]] = worker
         if not capability:
             self._binding(definition, name, (worker,), section, options)
         elif lost := [
-            key for key in section.node.values if key in section and key not in (*_KINDS, "writes", "capability")
+            key
+            for key in section.node.values
+            if key in section and key not in (*_KINDS, "writes", "each", "capability")
         ]:
             self._mistakes.note(
                 section.node.keys[lost[0]].place, section.subject, f"has a capability, and {', '.join(lost)} would be of its binding",
                 f"give that to a binding with capability: {capability}",
             )  # fmt: skip
+
+    def _each(self, definition: CaseDefinition, place: int, section: Section, options: dict[str, Any]) -> None:
+        """Declare a worker again, as one that gets the elements of a list one by one."""
+        worker = definition.workers[place]
+        if worker.function is _nothing:
+            return
+        if not {"run", "ask"} & set(section.values) or isinstance(section.node.values.get("ask"), Mapping):
+            self._mistakes.note(
+                section.node.keys["each"].place, section.subject, "has 'each' without a function that takes an element",
+                "give run: module:function, or ask: module:function",
+            )  # fmt: skip
+            return
+        del definition.workers[place]
+        on: Trigger = options.pop("on", Trigger())
+        declare: Any = definition.human_task if worker.form is not None else definition.worker
+        declare(
+            name=worker.name,
+            writes=worker.writes if worker.mapping else worker.writes[0] if worker.writes else None,
+            on=[*on.facts, *on.events, *(Signal(name) for name in on.signals), *on.times],
+            capability=section.get("capability", ""),
+            each=section.get("each"),
+            **options,
+        )(worker.function)
 
     def _computing(self, name: str, section: Section, expressions: Expressions) -> Worker:
         node = section.value("set")

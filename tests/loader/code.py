@@ -9,7 +9,20 @@ from typing import Any
 
 from casehub import HumanTask
 
-__all__ = ["Applicant", "Bank", "approve", "assess", "bank", "extract", "fees", "longer", "pay", "risky", "sleep"]
+__all__ = [
+    "Applicant",
+    "Bank",
+    "approve",
+    "assess",
+    "bank",
+    "count",
+    "extract",
+    "fees",
+    "longer",
+    "pay",
+    "risky",
+    "sleep",
+]
 
 
 @dataclass
@@ -54,6 +67,10 @@ async def pay(fee: float, bank: Bank) -> str:
 
 def approve(applicant: Applicant, risk: float) -> HumanTask[bool]:
     return HumanTask(f"Approve {applicant.name}?", bool, groups=["underwriters"])
+
+
+async def count(word: str, document: str) -> int:
+    return document.count(word)
 
 
 def risky(risk: float) -> bool:

@@ -506,6 +506,25 @@ goal: words
     assert [worker.name for worker in d.bindings[0].workers] == ["first", "second"]
 
 
+EACH = """
+case: each
+inputs: {words: "list[string]", document: string}
+workers:
+  count: {run: "tests.loader.code:count", each: words, writes: counts, retry: 2, priority: 3}
+goal: counts
+"""
+
+
+async def test_each_element_of_a_list_gets_the_work() -> None:
+    d = loads(EACH, allow_code=ALLOWED)
+    python = CaseDefinition("each", goal="counts")
+    python.worker(writes="counts", each="words", retry=Retry(2), priority=3)(code.count)
+    assert build(d).hash == build(python).hash
+    async with CaseTestKit(d) as kit:
+        case = await kit.start(d, words=["a", "b"], document="abba a")
+        assert (await case.completed())["counts"] == [3, 2]
+
+
 def test_a_computed_fact_may_say_its_language() -> None:
     d = loads("case: x\ninputs: {a: integer}\nworkers: {go: {set: {b: {jq: .a + 1}, c: {cel: a + 1}}}}")
     assert (d.facts.get("b", None), d.facts["c"]) == (None, int)

@@ -102,6 +102,7 @@ MISTAKES: dict[str, tuple[str, str, str]] = {
     "a reference that is none": ("case: x\nworkers:\n  go: {run: ^assess, writes: done}", "'assess' is no reference", "write module:name"),
     "neither code nor expressions": ("case: x\nworkers:\n  ^go: {writes: done}", "does not say what is done", "give one of run"),
     "both code and expressions": ("case: x\nworkers:\n  ^go: {run: 'tests.loader.code:assess', set: {a: '1'}}", "has run and set", "give one of run"),
+    "each without a function": (GOOD + "    ^each: applicant", "has 'each' without a function", "give run:"),
     # ---- people
     "a task without a title": (GOOD + "  ok: {ask: ^{form: boolean}, writes: fine}", "lacks 'title'", "add title:"),
     "a task without a form": (GOOD + "  ok: {ask: ^{title: Fine?}, writes: fine}", "lacks 'form'", "add form:"),

@@ -192,7 +192,7 @@ def test_every_other_key_is_an_error_that_names_it(old: str, new: str, key: str)
         ("0 0 2 * * ?", "^0 0 25 * * ?", "'25' is no hour"),
         ("Europe/Paris", "^Europe/Pari", "there is no time zone 'Europe/Pari'"),
         ("FIRST_WRITER_WINS", "^FIRST_WINS", "did you mean 'FIRST_WRITER_WINS'?"),
-        ("capability: extract\n", "^subCase: {name: x}\n", "there are no sub-cases yet"),
+        ("capability: extract\n", "^subCase: {name: x}\n", "which is not translated"),
         ("expressionLang: jq", "expressionLang: ^mvel", "'mvel' is no choice"),
     ],
 )  # fmt: skip
