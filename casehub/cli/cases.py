@@ -325,17 +325,14 @@ async def _explained(session: Session, id: str, binding: str | None) -> list[Exp
             return await client.case(id).explain(binding)
     async with session.reading() as store:
         record = await read_case(store, id, session.settings.tenant)
-        settings = session.settings
-        if not settings.app:
-            raise SettingsError(
-                "to explain a case, its definition is needed, and no worker process runs; "
-                "start one with 'casehub up APP', or give --app module:attribute"
-            )
-        hub = hub_of(settings.app, "memory://", loop=settings.loop, allow_code=session.allow_code)
+        worked = session.worked
+        if not worked.app:
+            raise session.needs_app("no worker process runs, and the definition of the case is not known")
+        hub = hub_of(worked.app, "memory://", loop=worked.loop, allow_code=worked.allow_code)
         name = record.state.definition
         if name not in hub.structures:
             raise UnknownNameError(
-                f"case {id!r} is of definition {name!r}, which {settings.app} lacks; {did_you_mean(name, hub.structures)}"
+                f"case {id!r} is of definition {name!r}, which {worked.app} lacks; {did_you_mean(name, hub.structures)}"
             )
         return record.explain(hub.structures[name], hub.loop_of(name), binding)
 

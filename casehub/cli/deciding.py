@@ -129,14 +129,14 @@ async def replay(
     difference, and ends with exit code 1 if there is one. Nothing is written.
     """
     session = Session(common)
-    app = session.settings.app
-    if not app:
+    worked = session.worked
+    if not worked.app:
         raise SettingsError("to replay decisions, the definition is needed; give --app module:attribute")
     loop = strategy_of(strategy)
     async with session.reading() as store:
         with known(session, id):
             record = await read_case(store, id, session.settings.tenant)
-        structure = structure_of(app, record.id, record.state.definition, session.allow_code)
+        structure = structure_of(worked.app, record.id, record.state.definition, worked.allow_code)
         with progress(f"replaying {id}"):
             found = await replay_decisions(record.events, structure, loop, store.log)
     if not found.compared:

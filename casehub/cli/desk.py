@@ -14,6 +14,7 @@ from typing import Any
 from casehub.case import Case
 from casehub.cli.application import InFile, hub_of
 from casehub.cli.options import Session
+from casehub.cli.worked import Worked, leave_note
 from casehub.control import ControlClient, DefinitionNote, RemoteCase, connect, listens, note_of, socket_of
 from casehub.control_server import listening, startable
 from casehub.errors import CaseNotFoundError, SettingsError
@@ -92,21 +93,20 @@ async def desk(session: Session, app: str = "") -> AsyncIterator[Desk]:
             yield Desk(client, session)
             return
     settings = session.settings
-    reference = app or settings.app
-    if not reference:
-        raise SettingsError(
-            f"no worker process owns {settings.db.removeprefix('sqlite:///')}, and what to work with is not known; "
-            "start one with 'casehub up APP', or give --app module:attribute"
-        )
+    worked = Worked(app, settings.loop, session.allow_code) if app else session.worked
+    if not worked.app:
+        owned = settings.db.removeprefix("sqlite:///")
+        raise session.needs_app(f"no worker process owns {owned}, and what to work with is not known")
     hub = hub_of(
-        reference, settings.db, loop=settings.loop, tenant=settings.tenant, resume=False, allow_code=session.allow_code
+        worked.app, settings.db, loop=worked.loop, tenant=settings.tenant, resume=False, allow_code=worked.allow_code
     )
     if isinstance(hub.store, InFile) and hub.store.path != session.database:
-        raise SettingsError(f"{reference} has a database of its own, {hub.store.path}; give --db {hub.store.path}")
+        raise SettingsError(f"{worked.app} has a database of its own, {hub.store.path}; give --db {hub.store.path}")
     async with hub:
         if not settings.db.startswith("sqlite:"):
             yield Desk(hub, session)
             return
+        leave_note(session.database, worked, over=False)
         async with listening(hub, socket_of(session.database)):
             yield Desk(hub, session)
 

@@ -107,7 +107,7 @@ async def _cases(session: Session, store: CaseStore, parked: dict[str, str] | No
         )
     if len(stalled) > MOST:
         yield Check("note", "stalled case", "and more: casehub case list --stalled")
-    if parked is None and session.settings.app:
+    if parked is None and session.worked.app:
         parked = await _would_be_parked(session, store)
     for case, reason in list((parked or {}).items())[:MOST]:
         yield Check("fault", "parked case", f"{case}: {reason}")
@@ -117,8 +117,9 @@ async def _cases(session: Session, store: CaseStore, parked: dict[str, str] | No
 
 async def _would_be_parked(session: Session, store: CaseStore) -> dict[str, str]:
     """What a worker process would park: open cases that the definitions of APP do not fit any more."""
+    worked = session.worked
     try:
-        hub = hub_of(session.settings.app, "memory://", allow_code=session.allow_code)
+        hub = hub_of(worked.app, "memory://", loop=worked.loop, allow_code=worked.allow_code)
     except CaseHubError:
         return {}  # said elsewhere
     found: dict[str, str] = {}
@@ -128,7 +129,7 @@ async def _would_be_parked(session: Session, store: CaseStore) -> dict[str, str]
         state = (await read_case(store, case, tenant)).state
         structure = hub.structures.get(state.definition)
         if structure is None:
-            found[case] = f"it is of definition {state.definition!r}, which {session.settings.app} lacks"
+            found[case] = f"it is of definition {state.definition!r}, which {worked.app} lacks"
             continue
         missing = sorted({each.binding for each in state.activations.values()} - structure.bindings.keys())
         if missing:
@@ -157,15 +158,15 @@ def _extras() -> Iterator[Check]:
 
 
 def _application(session: Session) -> Iterator[Check]:
-    reference = session.settings.app
-    if not reference:
+    worked = session.worked
+    if not worked.app:
         return
     try:
-        hub = hub_of(reference, "memory://", loop=session.settings.loop, allow_code=session.allow_code)
+        hub = hub_of(worked.app, "memory://", loop=worked.loop, allow_code=worked.allow_code)
     except CaseHubError as error:
         yield Check("fault", "app", str(error))
     else:
-        yield Check("ok", "app", f"{reference}: {', '.join(hub.definitions)}")
+        yield Check("ok", "app", f"{worked.app}: {', '.join(hub.definitions)}")
 
 
 def _settings(session: Session) -> Iterator[Check]:

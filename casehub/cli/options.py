@@ -18,6 +18,7 @@ import structlog
 from cyclopts import Group, Parameter
 
 from casehub.cli.output import Form, Printer
+from casehub.cli.worked import Worked, noted
 from casehub.errors import SettingsError, StoreUnavailableError
 from casehub.lookup import store_of
 from casehub.settings import Loaded, Settings, load
@@ -117,6 +118,26 @@ class Session:
         if parts.scheme != "sqlite":
             raise SettingsError(f"database {self.settings.db!r}: this command needs a file; give --db a path")
         return Path(parts.path.removeprefix("/"))
+
+    @property
+    def worked(self) -> Worked:
+        """What this process works cases with: the settings, else what the database was last worked with, if that holds."""
+        settings = self.settings
+        if not settings.app and settings.db.startswith("sqlite:"):
+            note, holds = noted(self.database)
+            if note is not None and holds:
+                return Worked(note.app, settings.loop or note.loop, self.allow_code or note.allow_code)
+        return Worked(settings.app, settings.loop, self.allow_code)
+
+    def needs_app(self, why: str) -> SettingsError:
+        """The error of a command that cannot do without APP, and is not told it."""
+        note = noted(self.database)[0] if self.settings.db.startswith("sqlite:") else None
+        if note is None:
+            return SettingsError(f"{why}; start one with 'casehub up APP', or give --app module:attribute")
+        return SettingsError(
+            f"{why}, only that it was {note.app} in the folder {note.folder} the last time; "
+            f"go there, start 'casehub up {note.app}' there, or give --app {note.app}"
+        )
 
     @property
     def allow_code(self) -> tuple[str, ...]:

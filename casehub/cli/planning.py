@@ -86,8 +86,8 @@ async def _planned(session: Session, id: str) -> Mapping[str, Any] | None:
             return plan
         async with session.reading() as store:
             record = await read_case(store, id, session.settings.tenant)
-    app = session.settings.app
-    structure = structure_of(app, record.id, record.state.definition, session.allow_code) if app else None
+    worked = session.worked
+    structure = structure_of(worked.app, record.id, record.state.definition, worked.allow_code) if worked.app else None
     told = record.plan(planning(), structure)
     return None if told is None else asdict(told)
 

@@ -100,7 +100,7 @@ def _name(definition: str, at: Desk) -> str:
                 f"{definition!r} has several definitions: {', '.join(names)}; write one of these, and --app {definition}"
             )
     if names[0] not in at.definitions:
-        where = "the worker process" if at.remote else (at.session.settings.app or definition)
+        where = "the worker process" if at.remote else (at.session.worked.app or definition)
         raise UnknownNameError(f"{where} has no definition {names[0]!r}; {did_you_mean(names[0], at.definitions)}")
     return names[0]
 

@@ -123,8 +123,10 @@ async def show_task(id: Id, /, *, common: Working | None = None) -> None:
         events = await store.log.query(EventQuery(types=types, tenant=settings.tenant, case=case))
     history = [event for event in events if isinstance(event, HumanTaskEvent) and event.task == id]
     (task,) = found
-    if settings.app:
-        task = with_form(task, hub_of(settings.app, "memory://", allow_code=session.allow_code).structures)
+    worked = session.worked
+    if worked.app:
+        hub = hub_of(worked.app, "memory://", loop=worked.loop, allow_code=worked.allow_code)
+        task = with_form(task, hub.structures)
     item = {**task_json(task), "facts": shown_with(task, record.state)}
     if not printer.for_people:
         printer.document({**item, "history": [as_dict(event) for event in history]})

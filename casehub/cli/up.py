@@ -21,6 +21,7 @@ from casehub.cli.options import Loading, Session, log_to_stderr, program
 from casehub.cli.output import Printer
 from casehub.cli.replaying import replay_first
 from casehub.cli.text import note
+from casehub.cli.worked import Worked, leave_note
 from casehub.control import socket_of
 from casehub.control_server import listening
 from casehub.definition import CaseDefinition
@@ -102,6 +103,7 @@ async def up(
         async with hub:
             resumed = await _counts(hub)
             async with listening(hub, socket) as control:
+                leave_note(database, Worked(settings.app, settings.loop, session.allow_code), over=True)
                 _say_what_runs(session.printer, settings.app, hub, database, resumed, settings.drain_timeout)
                 await stop.asked.wait()
                 note(

@@ -52,6 +52,10 @@ class Program:
         self.database = folder / "casehub.db"
         self.gate = folder / "gate"
 
+    def forget(self) -> None:
+        """Take away the note of what the database was last worked with."""
+        (self.folder / "casehub.db.app").unlink()
+
     def environment(self, extra: Mapping[str, str] | None = None) -> dict[str, str]:
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("CASEHUB_")}
         return {

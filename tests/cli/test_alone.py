@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 from pathlib import Path
 
@@ -39,6 +40,46 @@ def test_a_waiting_case_is_left_signalled_and_finished_here(program: Program) ->
     assert (done.json["status"], done.json["facts"]["paid"]) == ("COMPLETED", "nothing")
     late = program.inside("case", "signal", "p", "approved=true", *EVERYTHING)
     assert (late.code, "COMPLETED" in late.err) == (4, True)
+
+
+def test_commands_know_what_a_worker_process_worked_with_when_it_runs_no_more(program: Program) -> None:
+    with program.up("stories:payment", "--loop", "stories:planning") as up:
+        assert program.inside("case", "start", "payment", "--fact", "amount=12.5", "--id", "p").code == 0
+        up.stop()
+    assert (program.folder / "casehub.db.app").stat().st_mode & 0o777 == 0o600
+    assert program.inside("case", "explain", "p", "-o", "json").json["items"][0]["verdict"] == "MISSING_FACTS"
+    done = program.inside("case", "signal", "p", "approved=true", "-o", "json")
+    assert (done.code, done.json["status"]) == (0, "COMPLETED"), done.err
+    asked = program.inside("events", "list", "--case", "p", "--type", "DELIBERATION_FINISHED", "-o", "ndjson").lines
+    assert len(asked) == 1  # by the same loop control
+
+
+def test_what_was_worked_without_a_worker_process_is_known_until_one_works_something_else(program: Program) -> None:
+    start(program, "payment", "p", "amount=12.5")
+    assert program.inside("case", "suspend", "p").code == 0
+    narrow = program.inside("case", "start", "stories:claim", "--fact", "document=Ada")
+    assert narrow.code == 0, narrow.err
+    assert program.inside("case", "resume", "p").code == 0  # what is given for one command is for that alone
+    with program.up("stories:claim") as up:
+        up.stop()
+    refused = program.inside("case", "suspend", "p")
+    assert (refused.code, "'payment'" in refused.err) == (2, True), refused.err
+    assert program.inside("case", "suspend", "p", *EVERYTHING).code == 0  # what is given goes first
+
+
+def test_elsewhere_a_command_says_what_was_worked_and_where(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+    start(program, "payment", "p", "amount=12.5")
+    elsewhere = program.folder / "elsewhere"
+    elsewhere.mkdir()
+    there = Program(elsewhere).inside("case", "signal", "p", "approved=true", "--db", "../casehub.db")
+    assert there.code == 2
+    assert (
+        "no worker process owns ../casehub.db, and what to work with is not known, only that it was stories:everything "
+        f"in the folder {program.folder.resolve()} the last time; go there, start 'casehub up stories:everything' there, "
+        "or give --app stories:everything"
+    ) in there.err
+    monkeypatch.setattr(os, "geteuid", lambda: 4711)  # what somebody else wrote is not run
+    assert program.inside("case", "signal", "p", "approved=true").code == 2
 
 
 def test_other_open_cases_are_left_alone(program: Program) -> None:
@@ -125,6 +166,11 @@ def test_a_stuck_case_is_explained_from_its_definition(program: Program) -> None
         ("answer", "MISSING_FACTS"),
     ]
     assert program.inside("case", "explain", "s", "anser", *EVERYTHING).err.endswith("did you mean 'answer'?\n")
+    assert [each["verdict"] for each in program.inside("case", "explain", "s", "-o", "ndjson").lines] == [
+        "UNCHANGED",
+        "MISSING_FACTS",
+    ]
+    program.forget()
     assert "--app module:attribute" in program.inside("case", "explain", "s").err
 
 
@@ -232,7 +278,7 @@ WRONG = [
     (("case", "show", "c9"), 3, "list them with 'casehub case list'"),
     (("case", "facts", "c", "--why"), 2, "name it"),
     (("case", "start", "clam", *EVERYTHING), 3, "did you mean 'claim'?"),
-    (("case", "start", "claim"), 2, "start one with 'casehub up APP', or give --app module:attribute"),
+    (("case", "start", "claim", "--db", "other.db"), 2, "start one with 'casehub up APP', or give --app module:attribute"),
     (("case", "start", "claim", "--fact", "documnt=x", *EVERYTHING), 2, "did you mean 'document'?"),
     (("case", "start", "claim", "--fact", "document", *EVERYTHING), 2, "write name=value"),
     (("case", "start", "claim", "--fact", "document=5", *EVERYTHING), 2, "document"),

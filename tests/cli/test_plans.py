@@ -119,7 +119,6 @@ def test_a_strategy_that_is_none_is_told_so(shared: Program, up: Up) -> None:
         (("plans:NoStrategy", *APP), 2, "a NoStrategy is no strategy; give it async def select"),
         (("plans:Unmade", *APP), 2, "--strategy plans:Unmade: making it raised TypeError"),
         (("plans:Nowhere", *APP), 2, "plans has no 'Nowhere'"),
-        (("plans:Careful",), 2, "give --app module:attribute"),
         (("plans:Careful", "--app", "plans:walk"), 3, "definition 'trip', which plans:walk lacks"),
     ):
         told = shared.inside("replay", "t", "--strategy", *words)
@@ -137,10 +136,14 @@ def test_an_unknown_case_has_neither_plan_nor_decisions(shared: Program, up: Up)
 def test_without_a_worker_process_the_log_tells_the_plan(program: Program) -> None:
     started = program("case", "start", "plans:trip", "--fact", "place=Rome", "--id", "t", env=CAREFUL)
     assert started.code == 0, started.err
+    assert program.inside("case", "plan", "t", "-o", "json").json["stages"] == STAGES
+    program.forget()
     bare = program.inside("case", "plan", "t", "-o", "json").json
     assert bare["notes"] == {"asked": 2}
     assert bare["stages"] == {name: {**STAGES[name], "parent": ""} for name in ("before", "home")}
     assert program.inside("case", "plan", "t", *APP, "-o", "json").json["stages"] == STAGES
+    lost = program.inside("replay", "t", "--strategy", "plans:Careful")
+    assert (lost.code, "give --app module:attribute" in lost.err) == (2, True)
     assert [each["number"] for each in program.inside("case", "decisions", "t", "-o", "ndjson").lines] == [1, 2]
     assert program.inside("replay", "t", "--strategy", "plans:Careful", *APP).code == 0
 
