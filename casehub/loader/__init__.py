@@ -16,7 +16,7 @@
     workers        functions, computations, people and sub-cases, with their bindings
     places         where an element stands, for what is found in the whole
     definitions    all of it, as a definition
-    original       the format of CaseHub for Java, translated (original_keys, original_terms, projections, quartz)
+    original       the format of CaseHub for Java, translated (original_keys, original_terms, projections, groups, quartz)
     editor_schema  the JSON Schema for editors
     rehearsal      cases with made-up answers of workers, against what is expected of them
 
@@ -79,18 +79,18 @@ def loads(
     mistakes = Mistakes(file)
     node = read(text, mistakes)
     definition = None
+    packages, known = tuple(allow_code), {} if loaded is None else loaded
+
+    def opened(path: Scalar, subject: str) -> CaseDefinition | None:
+        return _sub_case(path, subject, mistakes, packages, inside, known)
+
     if isinstance(node, Mapping) and "dsl" in node.values:
-        definition = OriginalReader(node, mistakes, workers or {}).definition()
+        definition = OriginalReader(node, mistakes, workers or {}, opened).definition()
     elif isinstance(node, Mapping):
         if workers:
             raise SettingsError(
                 f"definition {file}: workers= is for the original's format; name code by run: in this one"
             )
-        packages, known = tuple(allow_code), {} if loaded is None else loaded
-
-        def opened(path: Scalar, subject: str) -> CaseDefinition | None:
-            return _sub_case(path, subject, mistakes, packages, inside, known)
-
         definition = DefinitionReader(node, mistakes, AllowedCode(packages, mistakes), opened).definition()
     elif not len(mistakes):
         place = Place(file, 1, 1) if node is None else node.place

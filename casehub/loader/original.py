@@ -23,6 +23,7 @@ from casehub.loader import jq
 from casehub.loader.document import Mapping, Scalar, Sequence
 from casehub.loader.expressions import Computation, Condition, ExpressionError, Program, parameters
 from casehub.loader.fact_types import Shape
+from casehub.loader.groups import group_of
 from casehub.loader.mistakes import Mistakes, instead
 from casehub.loader.original_keys import MERGES
 from casehub.loader.original_terms import TermReader
@@ -30,6 +31,7 @@ from casehub.loader.people import Asking
 from casehub.loader.places import Places
 from casehub.loader.projections import Function, Part, Projected, keys_of
 from casehub.loader.sections import Section, SectionReader
+from casehub.loader.subcases import Opener
 from casehub.policies import OnOutcome, PolicyOptions, policy_of
 from casehub.sentry import Sentry
 from casehub.values import FactType, Plain
@@ -41,9 +43,10 @@ log = structlog.get_logger("casehub.loader")
 class OriginalReader:
     """Reads one definition of the original. `functions`: the code of its workers, by their names."""
 
-    def __init__(self, top: Mapping, mistakes: Mistakes, functions: Mapped[str, Function]) -> None:
+    def __init__(self, top: Mapping, mistakes: Mistakes, functions: Mapped[str, Function], opener: Opener) -> None:
         self._mistakes = mistakes
         self._functions = functions
+        self._open = opener
         self._sections = SectionReader(mistakes)
         self._terms = TermReader(self._sections)
         self._places = Places(top, mistakes)
@@ -108,9 +111,10 @@ class OriginalReader:
             if key in section:
                 yield section, key
         for section in elements["bindings"]:
-            task = section.node.values.get("humanTask")
-            if isinstance(task, Mapping) and isinstance(task.values.get("outputMapping"), Scalar):
-                yield Section(task, f"{section.subject}.humanTask", {"outputMapping": ""}), "outputMapping"
+            for target in ("humanTask", "subCase"):
+                task = section.node.values.get(target)
+                if isinstance(task, Mapping) and isinstance(task.values.get("outputMapping"), Scalar):
+                    yield Section(task, f"{section.subject}.{target}", {"outputMapping": ""}), "outputMapping"
 
     def _keys(self, projection: tuple[Section, str]) -> list[str]:
         """The keys of an object that is projected."""
@@ -131,6 +135,9 @@ class OriginalReader:
         texts = [section.get("inputProjection", "") for section in elements["capabilities"]]
         texts += [section.get("condition", "") for section in (*elements["milestones"], *elements["goals"])]
         for section in elements["bindings"]:
+            group = section.node.values.get("subCase")
+            mapping = group.values.get("inputMapping") if isinstance(group, Mapping) else None
+            texts.append(mapping.text if isinstance(mapping, Scalar) else "")
             change = section.node.values.get("on")
             inner = change.values.get("contextChange") if isinstance(change, Mapping) else None
             filter_ = inner.values.get("filter") if isinstance(inner, Mapping) else None
@@ -237,12 +244,26 @@ class OriginalReader:
         elif targets == ["humanTask"]:
             self._human_task(definition, section, guard, trigger, options)
         else:
-            self._mistakes.note(
-                section.node.keys["subCase"].place,
-                section.subject,
-                "has a subCase, which is not translated",
-                "leave it out",
-            )
+            self._sub_case(definition, section, guard, trigger, options)
+
+    def _sub_case(
+        self,
+        definition: CaseDefinition,
+        section: Section,
+        guard: Sentry | None,
+        trigger: Trigger,
+        options: PolicyOptions,
+    ) -> None:
+        group = self._terms.read(section.node.values["subCase"], "subCase", f"{section.subject}.subCase")
+        if group is None:
+            return
+        given = self._program(group, "inputMapping", ".")
+        worker = group_of(definition, section.get("name", ""), group, given, self._open, self._mistakes)
+        options.setdefault("on_failed", OnOutcome.FAULT_ITEM)
+        options.setdefault("on_declined", OnOutcome.FAULT_ITEM)
+        definition.workers.append(worker)
+        definition.returned[worker.name] = Any
+        definition.bindings.append(Binding(worker.name, (worker,), guard, trigger, policy_of(options)))
 
     def _human_task(
         self,

@@ -82,6 +82,17 @@ KEYS: Final[Mapping[str, Mapping[str, Key]]] = {
         "outcomes": Key(Takes.NAMES, "The answers.", required=True),
         "outputMapping": _text("The facts of the answer.", required=True),
     },
+    "subCase": {
+        "namespace": _text("The namespace of its name.", required=True),
+        "name": _text("Its name, and that of its file.", required=True),
+        "version": _text("Its version.", required=True),
+        "groupId": _text("What a group of them is called."),
+        "totalInGroup": Key(Takes.INTEGER, "How many are started."),
+        "requiredCount": Key(Takes.INTEGER, "How many have to complete."),
+        "onThresholdReached": _choice("What becomes of the others then.", "KEEP", "CANCEL"),
+        "inputMapping": _text("What they start with."),
+        "outputMapping": _text("The fact that is made of one of theirs."),
+    },
     "milestone": {
         "name": _text("The name.", required=True),
         "condition": _text("When it is reached.", required=True),

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 
-from casehub import CaseFaultedError, DefinitionError, MilestoneReached, SettingsError, first_writer_wins
+from casehub import (
+    CaseFaultedError,
+    DefinitionError,
+    MilestoneReached,
+    SettingsError,
+    first_writer_wins,
+    load_definition,
+)
 from casehub.loader import loads
 from casehub.loader.quartz import QuartzError, crontab_of, duration_of
 from casehub.testing import CaseTestKit
@@ -192,7 +200,8 @@ def test_every_other_key_is_an_error_that_names_it(old: str, new: str, key: str)
         ("0 0 2 * * ?", "^0 0 25 * * ?", "'25' is no hour"),
         ("Europe/Paris", "^Europe/Pari", "there is no time zone 'Europe/Pari'"),
         ("FIRST_WRITER_WINS", "^FIRST_WINS", "did you mean 'FIRST_WRITER_WINS'?"),
-        ("capability: extract\n", "^subCase: {name: x}\n", "which is not translated"),
+        ("capability: extract\n", "subCase: {namespace: lending, name: ^visit, version: x}\n", "No such file"),
+        ("capability: extract\n", "subCase: ^{name: visit}\n", "lacks 'namespace'"),
         ("expressionLang: jq", "expressionLang: ^mvel", "'mvel' is no choice"),
     ],
 )  # fmt: skip
@@ -256,3 +265,61 @@ def test_spans_of_iso_are_translated(iso: str, ours: str) -> None:
 def test_spans_that_are_none_are_refused(iso: str) -> None:
     with pytest.raises(QuartzError):
         duration_of(iso)
+
+
+VISITS = """
+dsl: "0.1.0"
+namespace: lending
+name: visits
+version: "1.0.0"
+spec:
+  bindings:
+    - name: site-visits
+      on: {contextChange: {filter: ".needsVisit == true"}}
+      subCase: {namespace: lending, name: site-visit, version: "1.0.0",
+                groupId: visits, totalInGroup: 3, requiredCount: 2, onThresholdReached: CANCEL,
+                inputMapping: "{address: .address}", outputMapping: "{visitReport: .report}"}
+  goals:
+    - {name: visited, condition: ".visitReport != null", kind: success}
+  completion: {success: {allOf: [visited]}}
+"""
+VISIT = """
+dsl: "0.1.0"
+namespace: lending
+name: site-visit
+version: "1.0.0"
+spec:
+  bindings:
+    - name: go
+      on: {contextChange: {filter: ".address != null"}}
+      humanTask: {title: Go there, outcomes: [SEEN, LOST], outputMapping: "{report: .outcome}"}
+  goals: [{name: seen, condition: ".report == \\"SEEN\\"", kind: success}]
+  completion: {success: {allOf: [seen]}}
+"""
+
+
+async def test_a_group_of_sub_cases_is_done_when_enough_of_them_are(tmp_path: Path) -> None:
+    (tmp_path / "visits.yaml").write_text(VISITS)
+    (tmp_path / "site-visit.yaml").write_text(VISIT)
+    d = load_definition(tmp_path / "visits.yaml")
+    async with CaseTestKit(d) as kit:
+        case = await kit.start(d, address="12 Elm Road", needsVisit=True)
+        await kit.settle()
+        tasks = await kit.hub.tasks.list()
+        assert len(tasks) == 3
+        for task in tasks[:2]:
+            await kit.hub.tasks.complete(task.id, {"outcome": "SEEN"}, by="user:ada")
+        assert (await case.completed())["visitReport"] == ["SEEN", "SEEN"]
+        await kit.settle()
+        assert not await kit.hub.tasks.list()  # the third is called off
+
+
+def test_a_sub_case_of_another_name_is_a_mistake(tmp_path: Path) -> None:
+    (tmp_path / "visits.yaml").write_text(VISITS.replace('"{visitReport: .report}"', '"{visitReport: .a.b}"'))
+    (tmp_path / "site-visit.yaml").write_text(VISIT.replace("name: site-visit", "name: other"))
+    with pytest.raises(DefinitionError) as caught:
+        load_definition(tmp_path / "visits.yaml")
+    assert [each.reason for each in caught.value.problems] == [
+        "'site-visit.yaml' is of 'lending.other', and not of 'lending.site-visit'",
+        "does not take one fact for one",
+    ]

@@ -1,0 +1,69 @@
+"""Sub-cases of the original: one, or a group of them of which some have to complete."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from casehub.binding import Worker
+from casehub.definition import CaseDefinition
+from casehub.loader.document import Scalar
+from casehub.loader.expressions import Program, parameters
+from casehub.loader.mistakes import Mistakes
+from casehub.loader.projections import object_of
+from casehub.loader.sections import Section
+from casehub.loader.subcases import Opener
+from casehub.subcase import Rest, SubCase
+from casehub.values import Plain
+
+_MAPPING = re.compile(r"\{\s*([A-Za-z_]\w*)\s*:\s*\.([A-Za-z_]\w*)\s*\}")
+_NOBODY = CaseDefinition("nothing")
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The function that says what sub-cases start with: all with the same."""
+
+    given: Program
+    total: int | None
+
+    def __call__(self, **facts: Plain) -> Plain:
+        start = object_of(self.given.compute(facts), self.given)
+        return start if self.total is None else [start] * self.total
+
+
+def group_of(
+    definition: CaseDefinition, name: str, section: Section, given: Program, opener: Opener, mistakes: Mistakes
+) -> Worker:
+    """The worker that a `subCase` is. Its definition is in a file of its name beside this one."""
+    node = section.node.values.get("name")
+    child: CaseDefinition | None = None
+    if isinstance(node, Scalar):
+        path = Scalar(node.place, 1, f"{node.text}.yaml", f"{node.text}.yaml", node.raw)
+        child = opener(path, f"{section.subject}.name")
+        wanted = f"{section.get('namespace')}.{node.text}"
+        if child is not None and child.name != wanted:
+            mistakes.note(
+                node.place,
+                f"{section.subject}.name",
+                f"{path.text!r} is of {child.name!r}, and not of {wanted!r}",
+                "name the one that is meant",
+            )
+    definition.sub_cases[(child or _NOBODY).name] = child or _NOBODY
+    mapping = section.node.values.get("outputMapping")
+    found = _MAPPING.fullmatch(section.get("outputMapping", "").strip())
+    if found is None and mapping is not None:
+        mistakes.note(
+            mapping.place, f"{section.subject}.outputMapping", "does not take one fact for one", "write {fact: .fact}"
+        )
+    total = section.get("totalInGroup")
+    function = Group(given, total)
+    spec = SubCase(
+        (child or _NOBODY).name,
+        found[2] if found else None,
+        total is not None,
+        section.get("requiredCount"),
+        Rest.CANCEL if section.get("onThresholdReached") == "CANCEL" else Rest.KEEP,
+    )
+    facts = re.findall(r"\{\s*([A-Za-z_]\w*)", section.get("outputMapping", ""))[:1]
+    return Worker(name, function, parameters(given), tuple(facts), is_async=False, sub_case=spec, computes=given.source)
