@@ -189,13 +189,16 @@ def _fact_types(
     """
     declared: dict[str, list[Any]] = {}
     for worker in definition.workers:
-        for name in worker.writes:
+        for name in () if worker.mapping else worker.writes:
             declared.setdefault(name, []).append(_returned(definition, worker, (*around, definition)))
     for name, (annotation, _) in inputs.items():
         declared.setdefault(name, []).append(annotation)
     for name, annotation in {**definition.signals, **definition.external}.items():
         declared.setdefault(name, []).append(annotation)
     declared.update({name: [annotation] for name, annotation in definition.facts.items()})
+    for worker in definition.workers:
+        for name in worker.writes if worker.mapping else ():
+            declared.setdefault(name, [Any])  # a mapping says nothing of its values: what others say holds
     types: dict[str, FactType] = {}
     for name, found in declared.items():
         distinct = [each for place, each in enumerate(found) if each not in found[:place]]

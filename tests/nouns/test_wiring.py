@@ -12,7 +12,7 @@ from casehub.definition import CaseDefinition
 from casehub.errors import FactError
 from casehub.sentry import Predicate, as_sentry
 from casehub.validation import build
-from casehub.values import FactType, Plain
+from casehub.values import ABSENT, FactType, Plain
 from casehub.view import CaseView, WorkerExecution
 from casehub.wiring import Parameter, Source, Wires, WiringError, signature_of
 
@@ -212,6 +212,21 @@ def test_a_condition_without_annotations_reads_what_a_worker_reads_though_nobody
     guard = build(definition).bindings["judge"].when
     assert isinstance(guard, Predicate)
     assert guard.parameters[0].type.annotation is Risk
+
+
+def test_a_writer_of_several_facts_leaves_their_types_to_whoever_says_them() -> None:
+    definition = CaseDefinition("d", goal="risk", signals={"hint": str})
+
+    @definition.worker(writes="risk")
+    async def judge(question: str) -> Risk:
+        return Risk(1.0)
+
+    @definition.worker(writes=["risk", "hint", "note"])
+    async def forget(question: str) -> dict[str, object]:
+        return {"risk": ABSENT}
+
+    types = build(definition).types
+    assert [types[name].annotation for name in ("risk", "hint", "note")] == [Risk, str, Any]
 
 
 def _by_type(assessment: Risk) -> bool:
