@@ -220,6 +220,9 @@ class DefinitionReader:
             return
         for name, value in node.entries():
             subject = f"{key}.{name.text}"
+            if not name.text:
+                self._mistakes.note(name.place, key, "has an element without a name", "name it")
+                continue
             self._places.element(f"{kind} {name.text!r}", name, value)
             if kind == "worker":
                 self._places.element(f"binding {name.text!r}", name, value)

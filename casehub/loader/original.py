@@ -152,7 +152,7 @@ class OriginalReader:
 
     def _workers(self, elements: Mapped[str, list[Section]]) -> dict[str, list[tuple[Worker, Section]]]:
         """Workers by capability."""
-        capabilities = {section.get("name"): section for section in elements["capabilities"]}
+        capabilities = {section.get("name", ""): section for section in elements["capabilities"]}
         found: dict[str, list[tuple[Worker, Section]]] = {name: [] for name in capabilities}
         for section in elements["workers"]:
             name = section.get("name", "")

@@ -103,6 +103,7 @@ MISTAKES: dict[str, tuple[str, str, str]] = {
     "neither code nor expressions": ("case: x\nworkers:\n  ^go: {writes: done}", "does not say what is done", "give one of run"),
     "both code and expressions": ("case: x\nworkers:\n  ^go: {run: 'tests.loader.code:assess', set: {a: '1'}}", "has run and set", "give one of run"),
     "each without a function": (GOOD + "    ^each: applicant", "has 'each' without a function", "give run:"),
+    "a worker without a name": ("case: x\nworkers:\n  ^'': {set: {a: '1'}}", "has an element without a name", "name it"),
     # ---- people
     "a task without a title": (GOOD + "  ok: {ask: ^{form: boolean}, writes: fine}", "lacks 'title'", "add title:"),
     "a task without a form": (GOOD + "  ok: {ask: ^{title: Fine?}, writes: fine}", "lacks 'form'", "add form:"),

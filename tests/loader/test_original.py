@@ -195,6 +195,7 @@ def test_every_other_key_is_an_error_that_names_it(old: str, new: str, key: str)
         ("capabilities: [extract]", "capabilities: [^extrct]", "'extrct' is no capability"),
         ('"{fields: .fields}"', '^".fields"', "is no object whose names can be told"),
         ("anyOf: [rejected]", "anyOf: [^rejectd]", "'rejectd' is no goal; did you mean 'rejected'?"),
+        ("name: extract, inputProjection", "name: ^3, inputProjection", "is the number 3, and text was expected"),
         ("PT24H", "^24h", "'24h' is no span of time"),
         ("0 0 2 * * ?", "^0 2 * * ?", "has 5 fields, and Quartz has six or seven"),
         ("0 0 2 * * ?", "^0 0 25 * * ?", "'25' is no hour"),
