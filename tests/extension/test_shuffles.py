@@ -111,8 +111,14 @@ async def trace(seed: int) -> list[str]:
         return [said(event) for event in kit.events(case, *TOLD)]
 
 
+PORTIONS = [range(start, start + 40) for start in range(0, 1_000, 40)]
+"""A thousand orders in portions, so that none of these tests takes long on a machine that is busy."""
+
+
 @pytest.mark.parametrize(
-    "seeds", [range(60), pytest.param(range(60, 1_000), marks=pytest.mark.slow)], ids=["sixty", "a thousand"]
+    "seeds",
+    [PORTIONS[0], *(pytest.param(seeds, marks=pytest.mark.slow) for seeds in PORTIONS[1:])],
+    ids=lambda seeds: f"{seeds.start} to {seeds.stop - 1}",
 )
 async def test_every_order_of_declaration_and_of_listeners_gives_one_trace(seeds: range) -> None:
     first = await trace(-1)
