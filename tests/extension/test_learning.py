@@ -305,12 +305,12 @@ async def test_a_run_changed_the_context_when_a_change_follows_from_its_completi
         await case.signal(x=-1)  # the double of it is there already
         await kit.settle()
         await case.signal(x=3)
+        await kit.settle()
         assert strategy.seen.split("; ") == [
             "doubles: 1 changed the context, 1 left it unchanged, 0 failed",
             "fails: 0 changed the context, 0 left it unchanged, 2 failed",
             "says_nothing: 0 changed the context, 2 left it unchanged, 0 failed",
         ]
-        await kit.settle()
         log = {event.version: event for event in kit.events(case)}
         changes = [event for event in kit.events(case, ContextChanged) if event.binding]
         completed = [event for event in kit.events(case, WorkerExecutionCompleted) if event.wrote]
