@@ -6,7 +6,9 @@ completed, if that is what follows, before the next `select`. It holds nothing a
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
+from datetime import timedelta
 from typing import Any, Final
 
 from blackboard_ext.events import (
@@ -18,6 +20,7 @@ from blackboard_ext.events import (
     PlanItemEvent,
     PlanItemFaulted,
     PlanItemObsolete,
+    PlanItemPrioritised,
     PlanItemRejected,
     PlanItemStarted,
     PlanRevised,
@@ -29,9 +32,9 @@ from blackboard_ext.spi import HearsStalls, PlanningStrategy
 from blackboard_ext.stages import awaited, enabled, inactive, next_round
 from blackboard_ext.steering import direct
 from casehub.binding import Binding
-from casehub.durations import Duration
+from casehub.durations import Duration, duration
 from casehub.envelope import Event, subtypes
-from casehub.errors import InputRefusedError, SettingsError
+from casehub.errors import InputRefusedError, LoopControlError, SettingsError
 from casehub.events import (
     BudgetExhausted,
     DeliberationStarted,
@@ -70,11 +73,12 @@ class PlanningStrategyLoopControl:
     """Asks `strategy` what runs next, and works the stages of the definition.
 
     `deadline`: how long a `select` may take; past it nothing is fired and it is asked again. `rounds`: how often the
-    same cycle of bindings may fire before an `OSCILLATION_DETECTED` says so.
+    same cycle of bindings may fire before an `OSCILLATION_DETECTED` says so. Raises `SettingsError` for what is no strategy.
     """
 
     immediate = False
     handles: frozenset[type[Event]] = frozenset(_FOLLOWED)
+    stage_events: frozenset[type[Event]] = frozenset(subtypes(StageEvent))
 
     def __init__(
         self,
@@ -88,10 +92,16 @@ class PlanningStrategyLoopControl:
             raise SettingsError(
                 f"PlanningStrategyLoopControl(rounds={rounds}): from 2 to {REMEMBERED // LONGEST}; a plan remembers no more"
             )
+        if duration(deadline) <= timedelta():
+            raise SettingsError(f"PlanningStrategyLoopControl(deadline={deadline!r}): more than nothing")
+        _check(strategy)
         self.strategy = strategy
         self.deadline: Duration = deadline
         self._rounds = rounds
         self._structure = structure
+
+    def __repr__(self) -> str:
+        return f"PlanningStrategyLoopControl({type(self.strategy).__name__})"
 
     def over(self, structure: Structure) -> PlanningStrategyLoopControl:
         """The same strategy for the cases of one definition."""
@@ -161,16 +171,33 @@ class PlanningStrategyLoopControl:
     async def select(self, case: CaseView, eligible: Sequence[Binding]) -> Answer:
         plan = CasePlanModel(case.plan or PlanView())
         if plan.stalled and isinstance(self.strategy, HearsStalls):
-            answer = await self.strategy.stalled(plan, case, eligible)
+            answering = self.strategy.stalled(plan, case, eligible)
         else:
-            answer = await self.strategy.select(plan, case, eligible)
-        if isinstance(answer, Selection):
-            rationale = answer.rationale or plan.because
-            writes = (*plan.writes, *answer.writes)
-            return Selection(answer.chosen, rationale, writes, answer.defer, answer.strict)
+            answering = self.strategy.select(plan, case, eligible)
+        if not isinstance(answering, Awaitable):
+            raise LoopControlError(f"{self!r} gave {answering!r:.100}, which cannot be awaited; write async def select")
+        answer = await answering
         if isinstance(answer, Defer):
-            return Selection(defer=answer, rationale=plan.because, writes=plan.writes)
-        return Selection(answer, plan.because, plan.writes)
+            answer = Selection(defer=answer)
+        elif not isinstance(answer, Selection):
+            answer = Selection(answer)
+        for write in answer.writes:
+            if not isinstance(write, PlanRevised | PlanItemPrioritised):
+                raise LoopControlError(
+                    f"{self!r} wrote {write!r:.100}; a strategy writes on the plan alone: events of its own derive from PlanRevised"
+                )
+        return replace(answer, rationale=answer.rationale or plan.because, writes=(*plan.writes, *answer.writes))
+
+
+def _check(strategy: object) -> None:
+    """Raises `SettingsError` for what can never answer as a strategy."""
+    if isinstance(strategy, type):
+        name = strategy.__name__
+        raise SettingsError(f"PlanningStrategyLoopControl({name}): give it a strategy, not its class: {name}()")
+    if not callable(getattr(strategy, "select", None)):
+        raise SettingsError(
+            f"a {type(strategy).__name__} is no strategy; give it async def select(self, plan, case, eligible)"
+        )
 
 
 def _onto_the_agenda(

@@ -2,7 +2,13 @@
 
 `casehub.extensions` names the module with its event classes, `casehub.planning` the function below: what folds a log to
 the plan that `casehub case plan` shows, and what asks the strategy of `casehub replay`. Nothing in `casehub` imports this
-package, and an extension that is put in its place needs these two names and no more.
+package, and an extension that is put in its place needs these two names and no more:
+
+    [project.entry-points."casehub.extensions"]
+    mine = "mine.events"
+
+    [project.entry-points."casehub.planning"]
+    mine = "mine.extension:loop_control"
 """
 
 from __future__ import annotations
@@ -11,7 +17,6 @@ from typing import Any
 
 from blackboard_ext.control import PlanningStrategyLoopControl
 from blackboard_ext.strategies import EverythingEligible
-from casehub.errors import SettingsError
 
 
 def loop_control(strategy: Any = None) -> PlanningStrategyLoopControl:
@@ -23,8 +28,4 @@ def loop_control(strategy: Any = None) -> PlanningStrategyLoopControl:
     if strategy is None:
         # To fold a log and to look at a plan asks nobody.
         return PlanningStrategyLoopControl(EverythingEligible())
-    if not callable(getattr(strategy, "select", None)):
-        raise SettingsError(
-            f"a {type(strategy).__name__} is no strategy; give it async def select(self, plan, case, eligible)"
-        )
     return PlanningStrategyLoopControl(strategy)

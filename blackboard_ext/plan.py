@@ -10,6 +10,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from copy import copy as copy_of
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from math import isfinite
+from types import UnionType
 from typing import Any, TypeVar
 
 from blackboard_ext.events import (
@@ -227,7 +229,9 @@ class CasePlanModel:
     # ---- writing
 
     def focus(self, on: str, *, because: str = "") -> None:
-        """Turn the attention to something, and say why."""
+        """Turn the attention to something, and say why. Raises `SettingsError` for what is no text."""
+        if not (_is(on, str) and _is(because, str)):
+            raise SettingsError(f"focus({on!r:.100}, because={because!r:.100}): both are text")
         if (on, because) != (self._focus, self._because):
             self._focus, self._because = on, because
             self.writes.append(FocusChanged(focus=on, because=because))
@@ -240,7 +244,12 @@ class CasePlanModel:
             self.writes.append(NoteWritten(key=key, value=value))
 
     def prioritise(self, binding: Binding | str, priority: int) -> None:
-        """Give the pending item of a binding another priority. Raises `SettingsError` when it is not on the agenda."""
+        """Give the pending item of a binding another priority, a whole number.
+
+        Raises `SettingsError` when it is none, or the binding is not on the agenda.
+        """
+        if not _is(priority, int):
+            raise SettingsError(f"prioritise({binding!r}, {priority!r:.100}): a priority is a whole number")
         item = self.item(binding)
         if item is None or item.status is not ActivationStatus.PENDING:
             name = binding if isinstance(binding, str) else binding.name
@@ -250,10 +259,17 @@ class CasePlanModel:
             self.writes.append(PlanItemPrioritised(binding=item.binding, item=item.id, priority=priority))
 
     def set_aside(self, resource: str, amount: float) -> None:
-        """Set an amount of a resource aside, in the resource's own unit."""
+        """Set an amount of a resource aside, in the resource's own unit. Raises `SettingsError` for what is no amount."""
+        if not (_is(amount, int | float) and isfinite(amount)):
+            raise SettingsError(f"set_aside({resource!r}, {amount!r:.100}): an amount is a finite number")
         if self._resources.get(resource) != amount:
             self._resources[resource] = amount
             self.writes.append(ResourceBudgeted(resource=resource, amount=amount))
+
+
+def _is(value: object, kind: type | UnionType) -> bool:
+    """Whether a value is of a type; a bool is no number."""
+    return isinstance(value, kind) and not isinstance(value, bool)
 
 
 def _added(state: PlanState, event: Any) -> None:

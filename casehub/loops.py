@@ -17,7 +17,7 @@ Loops = LoopControl | Mapping[str, LoopControl]
 def loops_of(loop: Loops | None, structures: Mapping[str, Structure]) -> dict[str, LoopControl]:
     """The loop control of each definition, over the structure that it works.
 
-    Raises `SettingsError` for a definition that there is not, `DefinitionError` for stages that nobody works.
+    Raises `SettingsError` for a definition that there is not and for what is no loop control, `DefinitionError` for stages that nobody works.
     """
     default = ChoreographyLoopControl()
     if isinstance(loop, Mapping):
@@ -29,6 +29,11 @@ def loops_of(loop: Loops | None, structures: Mapping[str, Structure]) -> dict[st
 
 
 def _over(loop: LoopControl, structure: Structure) -> LoopControl:
+    if isinstance(loop, type) or not hasattr(loop, "handles"):
+        raise SettingsError(
+            f"loop= is {loop!r:.200}, which is no loop control; give an instance of one. A planning strategy goes into one: "
+            "PlanningStrategyLoopControl(strategy)"
+        )
     if isinstance(loop, WorksStages):
         return loop.over(structure)
     if structure.stages:

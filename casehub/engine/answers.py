@@ -15,7 +15,7 @@ from casehub.values import plain
 
 def check_answer(loop: LoopControl, asked: Sequence[Binding], answer: object) -> tuple[list[Binding], Selection]:
     """An answer as a `Selection` of known bindings. Raises `LoopControlError` for anything that is no answer."""
-    name = type(loop).__name__
+    name = _name(loop)
     if isinstance(answer, Defer):
         selection = Selection(defer=answer)
     elif isinstance(answer, Selection):
@@ -37,14 +37,21 @@ def check_answer(loop: LoopControl, asked: Sequence[Binding], answer: object) ->
     offered = {binding.name: binding for binding in asked}
     chosen: dict[str, Binding] = {}
     for binding in chosen_from:
-        if not isinstance(binding, Binding) or binding.name not in offered:
+        if not isinstance(binding, Binding):
+            raise LoopControlError(f"select of {name} chose {binding!r}, which is no binding; choose out of `eligible`")
+        if binding.name not in offered:
             raise LoopControlError(
-                f"the select of {name} chose {binding!r}, which is not eligible; only {sorted(offered)} are"
+                f"select of {name} chose {binding!r}, which is not eligible; only {sorted(offered)} are"
             )
         if binding.name in chosen:
             raise LoopControlError(f"select of {name} chose {binding.name!r} twice")
         chosen[binding.name] = offered[binding.name]
     return list(chosen.values()), selection
+
+
+def _name(loop: LoopControl) -> str:
+    """What a loop control calls itself, or its class."""
+    return type(loop).__name__ if type(loop).__repr__ is object.__repr__ else repr(loop)
 
 
 def _check_defer(name: str, defer: Defer) -> None:
