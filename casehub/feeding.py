@@ -74,6 +74,7 @@ class LogLoopControl:
         if isinstance(own, WorksStages):
             over: Callable[[Structure], LoopControl] = own.over
             self.over = lambda structure: LogLoopControl(over(structure), told)
+            self.stage_events = own.stage_events
             self.inactive, self.awaited, self.direct = own.inactive, own.awaited, own.direct
 
     def gate(self, state: CaseState, binding: Binding) -> str | None:

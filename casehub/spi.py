@@ -230,7 +230,13 @@ class LoopControl(Protocol):
 
 @runtime_checkable
 class WorksStages(Protocol):
-    """A loop control that works the stages of a definition; without one a definition with stages is an error."""
+    """A loop control that works the stages of a definition; without one a definition with stages is an error.
+
+    `stage_events`: the classes of the events that say what becomes of a stage; one that awaits is asked again on them.
+    """
+
+    @property
+    def stage_events(self) -> frozenset[type[Event]]: ...
 
     def over(self, structure: Structure) -> LoopControl:
         """The same loop control for the cases of one definition."""

@@ -136,6 +136,7 @@ class SteppingLoopControl:
         if isinstance(inner, KeepsAgenda):
             self.withdraw = inner.withdraw
         if isinstance(inner, WorksStages):
+            self.stage_events = inner.stage_events
             self.over, self.inactive, self.awaited, self.direct = (
                 inner.over,
                 inner.inactive,

@@ -1,8 +1,9 @@
 """Deliberation: asking a loop control whose `select` suspends, while the case goes on taking in facts.
 
 At most one a case is under way. It is due when something is eligible and, since the base of the last one, the eligible
-set or its stamps, the set in flight or the status changed, or a reconsideration is due. What a deliberation itself
-fires and writes belongs to its base, so it cannot wake itself; changes that come meanwhile merge, none is lost.
+set or its stamps, the set in flight, a stage or the status changed, or a reconsideration is due. Eligible is what may
+fire: not what a limit, a budget or a quarantine holds back. What a deliberation itself fires and writes belongs to its
+base, so it cannot wake itself; changes that come meanwhile merge, none is lost.
 
 Before a case stalls, a loop control that hears of stalls is asked once with the reasons, whatever is eligible. If the
 turn of its answer does not get the case moving, the case stalls.
@@ -77,11 +78,13 @@ class Question:
 class Deliberations:
     """The deliberations of one case in memory.
 
-    `under_way`: the number of the one that is; `question`: what it was asked; `base`: what the last one was based on;
-    `awaiting`: the event name that brings the next one; `refusal`: why the last one fired nothing, in words; `stalled`:
-    the reasons of the stall that the last one was about; `handed`: in this turn it was, and it has been answered.
+    `stage_events`: what says that a stage changed; `under_way`: the number of the one that is; `question`: what it was
+    asked; `base`: what the last one was based on; `awaiting`: the event name that brings the next one; `refusal`: why the
+    last one fired nothing, in words; `stalled`: the reasons of the stall that the last one was about; `handed`: in this
+    turn it was, and it has been answered.
     """
 
+    stage_events: tuple[type[Event], ...] = ()
     under_way: int | None = None
     base: object = None
     awaiting: str = ""
@@ -97,7 +100,7 @@ class Deliberations:
         timed = isinstance(event, TimerFired) and event.timer in (DEFERRED, *(() if self.stalled else (BACKOFF,)))
         resumed = isinstance(event, CaseStatusChanged) and event.before is CaseStatus.SUSPENDED
         # What people have now does not run any more: others may.
-        if timed or resumed or isinstance(event, BudgetExhausted | HumanTaskCreated):
+        if timed or resumed or isinstance(event, (BudgetExhausted, HumanTaskCreated, *self.stage_events)):
             self._reconsider = True
         elif self.awaiting and any(kind.__dict__.get("name") == self.awaiting for kind in type(event).__mro__):
             self.awaiting = ""
@@ -227,8 +230,6 @@ def fingerprint(state: CaseState, eligible: Sequence[Binding]) -> object:
         tuple([(binding.name, tuple([state.stamp(name) for name in binding.reads])) for binding in eligible]),
         tuple(state.activations),
         state.status.active,  # deliberating itself makes a waiting case run
-        len(state.held),
-        tuple(state.quarantined),
     )
 
 

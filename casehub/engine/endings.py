@@ -35,6 +35,15 @@ def end_of(state: CaseState, structure: Structure, fault: CaseFaulted | None) ->
     return None
 
 
+def too_long(state: CaseState, structure: Structure) -> CaseFaulted | None:
+    """The fault of a case whose log has reached its limit."""
+    limit = structure.definition.limits.events
+    if state.version < limit:
+        return None
+    reason = f"its log has {state.version} events and the limit is {limit}; mend the loop, or raise Limits(events=)"
+    return CaseFaulted(before=state.status, reason=reason)
+
+
 def fault_of(state: CaseState, event: WorkerExecutionFinished) -> CaseFaulted | None:
     """The fault of the case that an outcome comes to by its binding's policy."""
     if event.then != OnOutcome.FAULT_CASE:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from casehub.binding import Binding
 from casehub.engine.quarantine import locked
@@ -45,6 +45,19 @@ def hold(
             if spent is not None:
                 return Verdict.BUDGET, f"{scope}.{spent[0]}", spent[1]
     return None
+
+
+def free(state: CaseState, structure: Structure, loop: LoopControl, eligible: Sequence[Binding]) -> list[Binding]:
+    """Those of the eligible bindings that nothing else holds back: what there is to choose from."""
+    return [binding for binding in eligible if hold(state, structure, loop, binding) is None]
+
+
+def held_up(state: CaseState, structure: Structure, loop: LoopControl, eligible: Sequence[Binding]) -> Iterator[Event]:
+    """The events that say what holds the others back, each once."""
+    for binding in eligible:
+        held = hold(state, structure, loop, binding)
+        if held is not None:
+            yield from withheld(state, structure, binding, held)
 
 
 def held_back(held: tuple[Verdict, str, float]) -> str:

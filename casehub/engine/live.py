@@ -18,14 +18,14 @@ from casehub.engine.agenda import OBSERVERS, Agenda, Observer, explain, schedule
 from casehub.engine.answers import check_answer
 from casehub.engine.choreography import ChoreographyLoopControl
 from casehub.engine.deliberation import Deliberations, Question, fingerprint, hindered, stamps_of
-from casehub.engine.endings import called_off, end_of, fault_of
+from casehub.engine.endings import called_off, end_of, fault_of, too_long
 from casehub.engine.failures import message_of
 from casehub.engine.intake import Intake
-from casehub.engine.limits import held_back, hold, withheld
+from casehub.engine.limits import free, held_back, held_up, hold, withheld
 from casehub.engine.quiescence import at_rest
 from casehub.engine.reactors import REACTORS, Reactor, at_start
 from casehub.engine.reports import reported
-from casehub.engine.staging import staged
+from casehub.engine.staging import stage_events, staged
 from casehub.engine.takes import TAKES
 from casehub.engine.timekeeping import wind
 from casehub.envelope import subtypes
@@ -88,7 +88,7 @@ class LiveCase:
         self.loop = loop
         self.log = log
         self.agenda = Agenda(structure, state)
-        self.deliberations = Deliberations()
+        self.deliberations = Deliberations(stage_events(structure, loop))
         self._intake = Intake(state, structure, loop, chance)
         self._turn = Turn(Envelope(case=state.id, at=state.changed_at or NEVER))
         self._fault: CaseFaulted | None = None
@@ -218,15 +218,10 @@ class LiveCase:
         state = self.state
         if not self._transitions():
             return False
-        done = end_of(state, self.structure, self._fault)
-        if done is not None and allows(CASE_TRANSITIONS, state.status, done.after):
-            self._end(done)
-            return False
-        limits = self.structure.definition.limits
-        if state.version >= limits.events:
-            reason = f"its log has {state.version} events and the limit is {limits.events}; mend the loop, or raise Limits(events=)"
-            self._end(CaseFaulted(before=state.status, reason=reason))
-            return False
+        for end in (end_of(state, self.structure, self._fault), too_long(state, self.structure)):
+            if end is not None and allows(CASE_TRANSITIONS, state.status, end.after):
+                self._end(end)
+                return False
         if self.structure.timed or state.timers:
             self._record(wind(state, self.structure, self.loop))
         if not state.status.active:
@@ -234,6 +229,9 @@ class LiveCase:
                 self._record(self.deliberations.cancel(state))
             return False
         eligible = self._eligible()
+        if self._selects:  # choreography chooses all, and what is held back is said when it would fire
+            self._record(held_up(state, self.structure, self.loop, eligible))
+            eligible = self._free()
         asked = state.deliberation
         if self.loop.immediate:
             if eligible and self._fire(self._ask(list(eligible))):
@@ -259,6 +257,9 @@ class LiveCase:
     def _eligible(self) -> Sequence[Binding]:
         """The eligible bindings that no stage holds back, in order of declaration."""
         return staged(self.state, self.structure, self.loop, self.agenda.refresh(self.state))
+
+    def _free(self) -> list[Binding]:
+        return free(self.state, self.structure, self.loop, self._eligible())
 
     def _transitions(self) -> bool:
         """Let the loop control take its transitions, round by round; whether the case goes on after them."""
@@ -299,8 +300,7 @@ class LiveCase:
         """Schedule and start what was chosen, as far as gates, limits and budgets allow; whether some of it has ended."""
         state, over = self.state, False
         for binding in chosen:
-            held = hold(state, self.structure, self.loop, binding)
-            if held is not None:
+            if (held := hold(state, self.structure, self.loop, binding)) is not None:
                 self._record(withheld(state, self.structure, binding, held))
                 if not self.loop.immediate:
                     self._record((SelectionDropped(binding=binding.name, reason=held_back(held)),))
@@ -326,7 +326,7 @@ class LiveCase:
 
     def _deliberated(self, input: Deliberated) -> Iterable[Event]:
         state, deliberations = self.state, self.deliberations
-        before = fingerprint(state, self._eligible())
+        before = fingerprint(state, self._free())
         events, fire = deliberations.answer(state, self.agenda.eligible, input)
         self._record(events)
         if events:
@@ -334,7 +334,7 @@ class LiveCase:
             self._record(fallen)
             if state.status.active and not fallen:
                 self._fire(fire)
-            deliberations.settle(state, before, self._eligible())
+            deliberations.settle(state, before, self._free())
         return ()
 
     # ---- looking in

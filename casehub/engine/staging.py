@@ -5,9 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from casehub.binding import Binding
+from casehub.envelope import Event
 from casehub.spi import LoopControl, WorksStages
 from casehub.state import CaseState
 from casehub.structure import Structure
+
+
+def stage_events(structure: Structure, loop: LoopControl) -> tuple[type[Event], ...]:
+    """The classes of the events that say what becomes of the stages of a definition; none where it has no stages."""
+    return tuple(loop.stage_events) if structure.stages and isinstance(loop, WorksStages) else ()
 
 
 def inactive(state: CaseState, structure: Structure, loop: LoopControl, binding: Binding) -> str | None:

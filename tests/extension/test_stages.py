@@ -28,6 +28,7 @@ from casehub import (
     CaseDefinition,
     CaseEndedError,
     CaseHub,
+    CaseStalled,
     CaseStatus,
     CaseView,
     Declined,
@@ -665,3 +666,29 @@ async def test_stages_are_worked_where_a_log_says_what_has_run() -> None:
         await kit.settle()
         assert fired(kit, case) == ["free"]
         assert steps(kit, case) == ["ACTIVATED s", "COMPLETED s"]
+
+
+@pytest.mark.parametrize("verb", ["activate", "terminate"])
+async def test_a_stage_that_changes_is_a_reason_to_ask_the_strategy_again(verb: str) -> None:
+    d = CaseDefinition("d", goal="done", signals={"never": int})
+
+    @d.worker(writes="done")
+    async def free(x: int) -> int:
+        return x
+
+    d.milestone("reviewed", present("never"))
+    d.stage("review", "reviewed", manual=True)
+    asked: list[StageStatus] = []
+
+    class WaitsForTheStage:
+        async def select(self, plan: CasePlanModel, case: CaseView, eligible: Sequence[Binding]) -> Answer:
+            asked.append(plan.stages["review"])
+            return () if plan.stages["review"] is StageStatus.PENDING else eligible
+
+    async with CaseTestKit(d, loop=PlanningStrategyLoopControl(WaitsForTheStage())) as kit:
+        case = await kit.start(d, x=1)
+        await kit.settle()
+        assert kit.events(case, CaseStalled)
+        await case.stage("review").steer(StageVerb(verb))
+        assert (await case.completed())["done"] == 1
+        assert len(asked) == 2

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -9,24 +11,35 @@ import pytest
 from blackboard_ext import CasePlanModel, PlanningStrategy, PlanningStrategyLoopControl
 from blackboard_ext.strategies import (
     Budgeted,
+    CheapestFirst,
     ControlSource,
+    EverythingEligible,
     FirstReady,
     FocusOfAttention,
+    HighestPriority,
     LeastRecentlyFailed,
     OneAtATime,
+    ThompsonSampling,
 )
 from casehub import (
     Binding,
+    Budget,
+    BudgetExhausted,
     CaseDefinition,
     CaseView,
     DeliberationFinished,
+    DeliberationStarted,
+    LimitReached,
+    Limits,
     Permanent,
     SelectionDropped,
     SettingsError,
     WorkerScheduled,
     absent,
 )
+from casehub.spi import Answer
 from casehub.testing import CaseTestKit
+from tests.staging import idle
 
 
 def control(strategy: PlanningStrategy) -> PlanningStrategyLoopControl:
@@ -215,3 +228,98 @@ async def test_the_one_whose_failure_is_the_longest_ago_is_tried_first_and_older
         case = await kit.start(d, x=0)
         await kit.settle()
         assert [event.binding for event in kit.events(case, WorkerScheduled)] == ["one"]
+
+
+# ---- what a limit or a budget holds back is not offered
+
+
+@pytest.mark.parametrize(
+    "strategy",
+    [
+        EverythingEligible(),
+        OneAtATime(),
+        FirstReady(),
+        HighestPriority(),
+        CheapestFirst(),
+        Budgeted(50),
+        LeastRecentlyFailed(),
+        FocusOfAttention(),
+        ThompsonSampling(),
+    ],
+    ids=lambda strategy: type(strategy).__name__,
+)
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [({"limit": 3}, LimitReached), ({"budget": Budget(calls=3)}, BudgetExhausted)],
+    ids=["limit", "budget"],
+)
+async def test_no_strategy_insists_on_what_a_limit_or_a_budget_holds_back(
+    strategy: PlanningStrategy, options: dict[str, Any], said: Any
+) -> None:
+    d = CaseDefinition("d", goal="done")
+
+    @d.worker(writes="seen", refire="always", priority=5, **options)
+    async def look(x: int) -> int:
+        return x
+
+    @d.worker(writes="done", cost=5)
+    async def finish(seen: int) -> int:
+        return seen
+
+    async with CaseTestKit(d, loop=control(strategy)) as kit:
+        case = await kit.start(d, x=1)
+        assert (await case.completed())["done"] == 1
+        assert not kit.events(case, SelectionDropped)
+        told = kit.events(case, said)
+        held = [
+            event.eligible
+            for event in kit.events(case, DeliberationStarted)
+            if told and event.version > told[0].version
+        ]
+        assert len(told) <= 1
+        assert not any("look" in names for names in held)
+
+
+async def test_a_strategy_is_not_asked_while_there_is_no_room_for_what_it_would_choose() -> None:
+    d = three(goal="b")
+    d.limits = Limits(concurrency=1)
+    async with CaseTestKit(d, loop=control(OneAtATime())) as kit:
+        case = await kit.start(d, x=1)
+        await case.completed()
+        assert [event.eligible for event in kit.events(case, DeliberationStarted)][:2] == [
+            ("early", "other"),
+            ("late", "other"),
+        ]
+        assert not kit.events(case, SelectionDropped)
+
+
+async def test_what_a_limit_holds_back_does_not_have_a_strategy_asked_about_its_own_answer() -> None:
+    d = CaseDefinition("d", goal="done", signals=["done"])
+
+    @d.worker(writes="seen", refire="always", limit=1)
+    async def look(x: int) -> int:
+        return x
+
+    @d.worker(writes="done")
+    async def finish(x: int) -> int:
+        await asyncio.Event().wait()
+        return x
+
+    @d.worker(writes="spare")
+    async def spare(x: int) -> int:
+        return x
+
+    asked: list[list[str]] = []
+
+    class InOrder:
+        async def select(self, plan: CasePlanModel, case: CaseView, eligible: Sequence[Binding]) -> Answer:
+            asked.append([binding.name for binding in eligible])
+            return eligible[:1]
+
+    async with CaseTestKit(d, loop=control(InOrder())) as kit:
+        case = await kit.start(d, x=1)
+        for _ in range(5):
+            await idle()
+        assert asked == [["look", "finish", "spare"], ["finish", "spare"]]
+        await case.signal(done=1)
+        await case.completed()
