@@ -102,10 +102,11 @@ async def test_history_changes_what_is_chosen() -> None:
         return x
 
     async with CaseTestKit(d, loop=PlanningStrategyLoopControl(LeastRecentlyFailed())) as kit:
-        cases = [await kit.start(d, x=number) for number in range(2)]
-        for case in cases:
+        fired: list[list[str]] = []
+        for number in range(2):
+            case = await kit.start(d, x=number)
             await case.completed()
-        fired = [[event.binding for event in kit.events(case, WorkerScheduled)] for case in cases]
+            fired.append([event.binding for event in kit.events(case, WorkerScheduled)])
         assert fired == [["flaky", "steady"], ["steady"]]
 
 
