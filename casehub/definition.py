@@ -18,7 +18,7 @@ from casehub.each import of_an_element, of_the_whole, whole
 from casehub.errors import Problem
 from casehub.goals import Goal, GoalExpression, Milestone, as_expression
 from casehub.humantask import HumanTask
-from casehub.policies import Budget, Limits, OnOutcome, PolicyOptions, policy_of
+from casehub.policies import UNREPEATED, Budget, Limits, OnOutcome, PolicyOptions, policy_of
 from casehub.sentry import Guard, Sentry, as_sentry
 from casehub.stage import Stage, StageFault
 from casehub.subcase import Rest, SubCase, is_several
@@ -188,11 +188,11 @@ class CaseDefinition:
         that `takes` names of a sub-case (by default of the same name), or the list of theirs. Of several, `need` have to
         complete, by default all; `rest` says what becomes of the others then. `wait=False` starts them and goes on.
 
-        A sub-case that does not complete fails the activation; of several, too few that still can decline it. Neither is
-        tried again unless `on_failed` or `on_declined` says so. `timeout` is a deadline for all of them.
+        A sub-case that does not complete fails the activation; of several, too few that still can decline it. `timeout` is
+        a deadline for all of them. Nothing of this is tried again unless `on_failed`, `on_declined`, `on_expired` say so.
         """
         namespace = namespace_of_caller()
-        options: PolicyOptions = {"on_failed": OnOutcome.FAULT_ITEM, "on_declined": OnOutcome.FAULT_ITEM, **policy}
+        options: PolicyOptions = {**UNREPEATED, **policy}
 
         def stands_for(returned: Any) -> SubCase:
             taken = (takes or writes) if wait else None

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from casehub.binding import Worker
-from casehub.policies import OnOutcome, PolicyOptions
+from casehub.policies import UNREPEATED, OnOutcome, PolicyOptions
 from casehub.subcase import SubCase
 from casehub.values import FactType
 from casehub.wiring import Parameter, WiringError
@@ -57,7 +57,7 @@ def whole(worker: Worker, each: str, definition: str) -> Worker:
 def of_the_whole(policy: PolicyOptions) -> PolicyOptions:
     """The options of the binding that starts them: when an element is given up, so is the whole."""
     kept = {name: value for name, value in policy.items() if name in OF_THE_WHOLE}
-    return cast("PolicyOptions", {"on_failed": OnOutcome.FAULT_ITEM, "on_declined": OnOutcome.FAULT_ITEM, **kept})
+    return cast("PolicyOptions", {**UNREPEATED, **kept})
 
 
 def of_an_element(policy: PolicyOptions) -> PolicyOptions:

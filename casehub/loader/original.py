@@ -32,7 +32,7 @@ from casehub.loader.places import Places
 from casehub.loader.projections import Function, Part, Projected, keys_of
 from casehub.loader.sections import Section, SectionReader
 from casehub.loader.subcases import Opener
-from casehub.policies import OnOutcome, PolicyOptions, policy_of
+from casehub.policies import UNREPEATED, OnOutcome, PolicyOptions, policy_of
 from casehub.sentry import Sentry
 from casehub.values import FactType, Plain
 from casehub.wiring import Parameter
@@ -259,8 +259,7 @@ class OriginalReader:
             return
         given = self._program(group, "inputMapping", ".")
         worker = group_of(definition, section.get("name", ""), group, given, self._open, self._mistakes)
-        options.setdefault("on_failed", OnOutcome.FAULT_ITEM)
-        options.setdefault("on_declined", OnOutcome.FAULT_ITEM)
+        options = {**UNREPEATED, **options}
         definition.workers.append(worker)
         definition.returned[worker.name] = Any
         definition.bindings.append(Binding(worker.name, (worker,), guard, trigger, policy_of(options)))

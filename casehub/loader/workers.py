@@ -18,7 +18,7 @@ from casehub.loader.places import Places
 from casehub.loader.policies import PolicyReader
 from casehub.loader.sections import Section, SectionReader
 from casehub.loader.subcases import Opener, SubCaseReader
-from casehub.policies import OnOutcome, PolicyOptions, policy_of
+from casehub.policies import UNREPEATED, OnOutcome, PolicyOptions, policy_of
 
 _KINDS: Final = ("run", "set", "ask", "case")
 """The ways to say what is done."""
@@ -118,7 +118,7 @@ class WorkerReader:
         if worker.form is not None:
             options.setdefault("on_expired", OnOutcome.FAULT_ITEM)  # nobody is asked twice for what came too late
         if worker.sub_case is not None:
-            options = {"on_failed": OnOutcome.FAULT_ITEM, "on_declined": OnOutcome.FAULT_ITEM, **options}
+            options = {**UNREPEATED, **options}
         definition.workers[found[0]] = worker
         if not capability:
             self._binding(definition, name, (worker,), section, options)

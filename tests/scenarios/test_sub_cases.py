@@ -222,6 +222,14 @@ async def test_a_time_limit_is_for_all_of_them() -> None:
         assert await kit.hub.case("p/inspect/1.2").status() is CaseStatus.CANCELLED
 
 
+async def test_what_has_expired_is_not_started_again_unless_that_is_said() -> None:
+    for options, started in ((dict[str, str](), 1), ({"on_expired": "retry"}, 3)):
+        async with CaseTestKit(portfolio(visits(), timeout="2d", **options)) as kit:
+            case = await kit.start("portfolio", addresses=["A"])
+            await kit.advance("10d")
+            assert len(kit.events(case, SubCaseStarted)) == started
+
+
 async def test_a_case_does_not_wait_for_a_sub_case_that_it_only_starts() -> None:
     definition = CaseDefinition("order", goal="done")
 
