@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
+from typing import Final
 
 from casehub.binding import Binding
 from casehub.engine.limits import hold
@@ -13,6 +14,9 @@ from casehub.lifecycle import CaseStatus
 from casehub.spi import LoopControl
 from casehub.state import CaseState
 from casehub.structure import Structure
+
+SAID: Final = 3
+"""Failures that a case names when it waits."""
 
 
 def at_rest(
@@ -29,8 +33,7 @@ def at_rest(
     `eligible`: what is held back or was not chosen; `awaiting`: a deferred answer is still to come.
     """
     if state.activations:  # all of them are with people
-        running = state.status is CaseStatus.RUNNING
-        return CaseStatusChanged(before=state.status, after=CaseStatus.WAITING) if running else None
+        return _waiting(state)
     deferred = awaiting or _moved_by_a_timer(state, structure, loop, held_up=bool(eligible))
     steered = stages_wait(state, structure, loop)
     at_quiescence = structure.definition.at_quiescence
@@ -39,11 +42,25 @@ def at_rest(
     endless = structure.completion is None and structure.done_when is None and not at_quiescence
     refused = not deferred and any(hold(state, structure, loop, binding) is None for binding in eligible)
     if not refused and (deferred or steered or structure.brought or endless):
-        if state.status is CaseStatus.RUNNING:
-            return CaseStatusChanged(before=CaseStatus.RUNNING, after=CaseStatus.WAITING)
-    elif not state.stalled:
+        return _waiting(state)
+    if not state.stalled:
         return CaseStalled(reasons=tuple(_reasons(state, structure, explained)))
     return None
+
+
+def _waiting(state: CaseState) -> Event | None:
+    """That the case waits, and which of its bindings have failed for good: who waits for their facts may do so in vain."""
+    if state.status is not CaseStatus.RUNNING:
+        return None
+    failed = [
+        f"{name}: {firing.outcome}{': ' if firing.detail else ''}{firing.detail}"
+        for name, firing in state.firings.items()
+        if firing.then.startswith("fault")
+    ]
+    more = [f"and {len(failed) - SAID} more"] if len(failed) > SAID else []
+    return CaseStatusChanged(
+        before=CaseStatus.RUNNING, after=CaseStatus.WAITING, reason="; ".join((*failed[:SAID], *more))
+    )
 
 
 def _moved_by_a_timer(state: CaseState, structure: Structure, loop: LoopControl, *, held_up: bool) -> bool:

@@ -67,6 +67,17 @@ def test_a_signal_that_starts_nothing_leaves_it_waiting_without_a_change_of_stat
     assert core.count(CaseStatusChanged) == 2  # its start, and that it waits
 
 
+def test_a_case_that_waits_after_a_failure_says_what_failed() -> None:
+    core = Core(chain(signals=["a"]))
+    core.start(a=1)
+    core.raises("first", RuntimeError("no line"))
+    assert core.status is CaseStatus.WAITING
+    assert core.state.reason == "first: WORKER_EXECUTION_FAILED: no line"
+    core.signal(a=2)
+    assert core.status is CaseStatus.RUNNING
+    assert core.state.reason == ""
+
+
 def test_a_case_without_any_end_waits() -> None:
     d = CaseDefinition("d")
 
