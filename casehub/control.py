@@ -142,17 +142,33 @@ class ControlClient:
         self.tasks = RemoteWorklist(self._ask)
 
     async def start(
-        self, definition: str, /, *, case_id: str | None = None, by: str = "user", **facts: Any
+        self,
+        definition: str,
+        given: Mapping[str, Any] | None = None,
+        /,
+        *,
+        case_id: str | None = None,
+        by: str = "user",
+        **facts: Any,
     ) -> RemoteCase:
         """Start a case with its facts, as `CaseHub.start` does."""
-        return self.case(await self._ask("start", definition=definition, case_id=case_id, by=by, facts=facts))
+        brought = {**(given or {}), **facts}
+        return self.case(await self._ask("start", definition=definition, case_id=case_id, by=by, facts=brought))
 
     async def start_stepped(
-        self, definition: str, /, *, case_id: str | None = None, by: str = "user", **facts: Any
+        self,
+        definition: str,
+        given: Mapping[str, Any] | None = None,
+        /,
+        *,
+        case_id: str | None = None,
+        by: str = "user",
+        **facts: Any,
     ) -> RemoteCase:
         """Start a case that holds each decision until `step` lets it through, or until this connection ends."""
+        brought = {**(given or {}), **facts}
         return self.case(
-            await self._ask("start", definition=definition, case_id=case_id, by=by, facts=facts, step=True)
+            await self._ask("start", definition=definition, case_id=case_id, by=by, facts=brought, step=True)
         )
 
     def case(self, case_id: str) -> RemoteCase:

@@ -92,7 +92,7 @@ class Verbs:
                 f"this worker process has no definition {definition!r}; {did_you_mean(definition, self._hub.definitions)}"
             )
         start = self.stepper.start if step else self._hub.start
-        return (await start(definition, **startable(facts), case_id=case_id, by=by)).id
+        return (await start(definition, facts, case_id=case_id, by=by)).id
 
     async def step(self, case: str) -> Mapping[str, Any] | None:
         step = await self.stepper.step(self._hub.case(case))
@@ -357,14 +357,6 @@ async def listening(hub: CaseHub, path: Path) -> AsyncIterator[ControlServer]:
             os.unlink(path)
     if failure is not None:
         raise failure
-
-
-def startable(facts: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Facts that can be given to `CaseHub.start` by name. Raises `InputRefusedError` for a name that it uses itself."""
-    for name in ("by", "case_id"):
-        if name in facts:
-            raise InputRefusedError(f"a fact cannot be called {name!r} at the start of a case; rename it, or signal it")
-    return facts
 
 
 async def _refuse(lines: Lines, number: object, error: BaseException) -> None:

@@ -230,19 +230,20 @@ class CaseHub:
     async def start(
         self,
         definition: CaseDefinition | str,
+        given: Mapping[str, Any] | None = None,
         /,
         *,
         case_id: str | None = None,
         by: str = "user",
         **facts: Any,
     ) -> Case:
-        """Start a case with its facts; it is in the log when this returns.
+        """Start a case with its facts, by keyword or in a mapping (`{"by": "Ada"}`); it is in the log when this returns.
 
         Raises `InputRefusedError` for a missing or unknown fact (naming the nearest) or one of the wrong type, and
         `CaseExistsError` when `case_id` is taken.
         """
         structure = self._structure(definition)
-        values, sure = apart(facts)
+        values, sure = apart({**(given or {}), **facts})
         plain = started_with(structure, values)
         case = new_case_id() if case_id is None else CaseId(case_id)
         if not is_case_id(case):

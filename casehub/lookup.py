@@ -168,8 +168,7 @@ def is_there(module: str) -> bool:
 
 def release() -> str:
     """The version of the installed package."""
-    metadata = importlib.import_module("importlib.metadata")  # it takes a while, and few ask
-    return str(metadata.version("casehub"))
+    return importlib.metadata.version("casehub")
 
 
 def _import(module: str, what: str, extra: str) -> Any:

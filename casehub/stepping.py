@@ -159,6 +159,7 @@ class Stepper:
     async def start(
         self,
         definition: CaseDefinition | str,
+        given: Mapping[str, Any] | None = None,
         /,
         *,
         case_id: str | None = None,
@@ -168,7 +169,7 @@ class Stepper:
         """Start a case that holds each decision until it is stepped. Raises what `hub.start` does."""
         case = new_case_id() if case_id is None else case_id
         self.take(case, definition)
-        return await self._hub.start(definition, case_id=case, by=by, **facts)
+        return await self._hub.start(definition, given, case_id=case, by=by, **facts)
 
     def take(self, case: str, definition: CaseDefinition | str) -> None:
         """Hold the decisions of a case that this hub has not taken up yet."""

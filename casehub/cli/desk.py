@@ -16,7 +16,7 @@ from casehub.cli.application import InFile, hub_of
 from casehub.cli.options import Session
 from casehub.cli.worked import Worked, leave_note
 from casehub.control import ControlClient, DefinitionNote, RemoteCase, connect, listens, note_of, socket_of
-from casehub.control_server import listening, startable
+from casehub.control_server import listening
 from casehub.errors import CaseNotFoundError, SettingsError
 from casehub.hub import CaseHub
 from casehub.record import CaseRecord, read_case
@@ -49,12 +49,11 @@ class Desk:
         self, definition: str, facts: Mapping[str, Any], *, case_id: str | None, by: str, stepped: bool = False
     ) -> Case | RemoteCase:
         """Start a case; `stepped`: it holds each decision until it is stepped."""
-        given = startable(facts)
         if not stepped:
-            return await self.hub.start(definition, case_id=case_id, by=by, **given)
+            return await self.hub.start(definition, facts, case_id=case_id, by=by)
         if isinstance(self.hub, ControlClient):
-            return await self.hub.start_stepped(definition, case_id=case_id, by=by, **given)
-        return await self._stepper(self.hub).start(definition, case_id=case_id, by=by, **given)
+            return await self.hub.start_stepped(definition, facts, case_id=case_id, by=by)
+        return await self._stepper(self.hub).start(definition, facts, case_id=case_id, by=by)
 
     async def step(self, case: Case | RemoteCase) -> Mapping[str, Any] | None:
         """Let the next decision of a stepped case through, and say what came of it; None when it has ended or rests."""

@@ -149,7 +149,7 @@ class Rehearsal:
             async with CaseTestKit(definition, loop=loop) as kit:
                 for worker, results in answers.items():
                     kit.script(worker, *results)
-                handle = await kit.start(definition, **case.start)
+                handle = await kit.start(definition, case.start)
                 await kit.settle()
                 for step in case.then:
                     if "signal" in step:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from types import TracebackType
@@ -194,6 +194,7 @@ class CaseTestKit:
     async def start(
         self,
         definition: CaseDefinition | str,
+        given: Mapping[str, Any] | None = None,
         /,
         *,
         case_id: str | None = None,
@@ -210,10 +211,10 @@ class CaseTestKit:
             self._numbers[name] += 1
             case_id = f"{name.replace('/', '-').replace('@', '-')}-{self._numbers[name]}"
         if not (self._step if step is None else step):
-            case = await self.hub.start(definition, case_id=case_id, by=by, **facts)
+            case = await self.hub.start(definition, given, case_id=case_id, by=by, **facts)
         else:
             self._stepped[CaseId(case_id)] = definition if isinstance(definition, str) else definition.name
-            case = await self._stepper.start(definition, case_id=case_id, by=by, **facts)
+            case = await self._stepper.start(definition, given, case_id=case_id, by=by, **facts)
         return Case(case.id, self._lives)
 
     def pending(self, case: Case) -> tuple[str, ...]:

@@ -22,6 +22,7 @@ from casehub import (
     CaseHubError,
     CaseNotFoundError,
     CaseStalledError,
+    CaseStarted,
     ContextChanged,
     HubClosedError,
     InputRefusedError,
@@ -224,6 +225,22 @@ async def test_what_is_no_request_is_answered_and_harms_nobody() -> None:
             assert expected in said[place][2]
         assert answers[-1]["result"]["working"] == 0
         assert await hub.cases() == []
+
+
+async def test_a_fact_may_be_called_like_a_parameter_of_start() -> None:
+    letter = CaseDefinition("letter", signals={"sent": bool})
+
+    @letter.worker(writes="filed")
+    async def file(by: str, case_id: int, given: int, sent: bool) -> None: ...
+
+    async with served(letter) as (hub, path), connect(path) as client:
+        facts = {"by": "Ada", "case_id": 7}
+        case = await client.start("letter", facts, case_id="a", by="user:grace", given=1)
+        assert await case.context() == {"by": "Ada", "case_id": 7, "given": 1}
+        (started,) = await hub.case("a").log.query(CaseStarted)
+        assert started.by == "user:grace"
+        stepped = await client.start_stepped("letter", facts, case_id="b", given=2)
+        assert (await stepped.context())["by"] == "Ada"
 
 
 async def test_a_line_without_an_end_is_refused_and_the_connection_closed() -> None:

@@ -91,6 +91,18 @@ def chain() -> CaseDefinition:
 # ---- starting and leaving
 
 
+async def test_facts_are_started_with_by_keyword_or_in_a_mapping() -> None:
+    letter = CaseDefinition("letter", signals={"sent": bool})
+
+    @letter.worker(writes="filed")
+    async def file(by: str, given: int, sent: bool) -> None: ...
+
+    async with CaseTestKit(letter) as kit:
+        for step in (False, True):
+            case = await kit.start(letter, {"by": "Ada", "given": 1}, given=2, step=step)
+            assert dict(await case.context()) == {"by": "Ada", "given": 2}
+
+
 async def test_a_kit_starts_in_less_than_50_ms() -> None:
     taken = []
     for _ in range(5):
