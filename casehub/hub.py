@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import random
 import warnings
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar, overload
 
@@ -42,6 +42,7 @@ from casehub.metrics import observe
 from casehub.quarantines import Quarantines
 from casehub.query import CaseQuery, CaseSummary, EventLog, check_kinds
 from casehub.residents import Residents
+from casehub.resources import Opener, open_resources
 from casehub.spi import CaseStore, Clock, Executor, LoopControl, Volatile
 from casehub.structure import Structure, link, started_with, with_sub_cases
 from casehub.subscribers import Handler, Subscriber
@@ -80,7 +81,7 @@ class CaseHub:
         store: CaseStore | str = "memory://",
         clock: Clock | None = None,
         executor: Executor | None = None,
-        resources: Mapping[Callable[[], AsyncIterator[Any]], Any] | None = None,
+        resources: Mapping[Opener, Any] | None = None,
         seed: int | None = None,
         tenant: str = "default",
         resident: int = 10_000,
@@ -121,7 +122,7 @@ class CaseHub:
             opening.push_async_callback(self.store.close)
             bus.position = await self.store.log.position()
             brake, ward = await found_in(self.store, self.tenant, self.clock.now(), self.definitions)
-            resources = await self._open_resources(opening)
+            resources = await open_resources(self.definitions, self._replaced, opening)
             opening.callback(self._end)  # once nothing runs any more, and before what it used is closed
             group = await opening.enter_async_context(anyio.create_task_group())
             wheel = TimerWheel(self.clock, self.store)
@@ -380,17 +381,6 @@ class CaseHub:
                 f"this hub has no definition {name!r}; {did_you_mean(name, self.structures)} (pass it to CaseHub)"
             )
         return structure
-
-    async def _open_resources(self, opening: AsyncExitStack) -> dict[str, Mapping[str, Any]]:
-        opened: dict[Callable[[], AsyncIterator[Any]], Any] = dict(self._replaced)
-        found: dict[str, Mapping[str, Any]] = {}
-        for name, definition in self.definitions.items():
-            for _, opener in definition.resources.values():
-                if opener not in opened:
-                    manager = asynccontextmanager(opener)  # pyright: ignore[reportDeprecated]  # users annotate AsyncIterator
-                    opened[opener] = await opening.enter_async_context(manager())
-            found[name] = {resource: opened[opener] for resource, (_, opener) in definition.resources.items()}
-        return found
 
 
 def _warn_of(cases: Sequence[CaseId]) -> None:

@@ -81,6 +81,7 @@ LAYERS = {
         "casehub.remote",
         "casehub.replay",
         "casehub.residents",
+        "casehub.resources",
         "casehub.timeline",
         "casehub.sessions",
         "casehub.settings",
