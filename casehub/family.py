@@ -7,8 +7,10 @@ that is harmless: a case is started once under its id, has ended or has not, and
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Final, TypeVar
 
 import structlog
 
@@ -19,8 +21,11 @@ from casehub.errors import (
     CaseExistsError,
     CaseHubError,
     CaseNotFoundError,
+    FactError,
     InputRefusedError,
+    LimitError,
     StoreUnavailableError,
+    did_you_mean,
 )
 from casehub.events import CaseEnded, CaseId, Event
 from casehub.inputs import Cancel, ChildEnded, Start
@@ -39,6 +44,9 @@ NAME: Final = "casehub:families"
 """The name that the position is kept under."""
 AGAIN: Final = 1.0
 """Seconds until a store that is away is asked again."""
+TOGETHER: Final = 64
+"""Sub-cases that are started, or whose ends are told, at the same time."""
+T = TypeVar("T")
 
 
 class Family:
@@ -48,81 +56,123 @@ class Family:
         self._runtime = runtime
         self._residents = residents
         self._structures = structures
+        self._ear: Subscriber[Event] | None = None
 
-    def subscriber(self, *, durable: bool) -> Subscriber[Event]:
-        """What follows the log for it; not `durable`: from here on, and without a position of its own."""
-        return Subscriber((SubCaseStarted, SubCaseCancelled, CaseEnded), self.hear, durable=NAME if durable else None)
+    async def begin(self, spawn: Callable[..., object], *, durable: bool) -> Subscriber[Event]:
+        """What follows the log for it, from its kept position; not `durable`: from here on, and it looks after what else
+        is asked for, in tasks of `spawn`."""
+        self._residents.look_after = partial(spawn, self.look_after)
+        if durable:
+            await self._skip(self._runtime.bus.position)
+        kinds = (SubCaseStarted, SubCaseCancelled, CaseEnded)
+        name = NAME if durable else None
+        self._ear = Subscriber(kinds, self.hear, durable=name, concerns=concerns, together=TOGETHER)
+        return self._ear
+
+    async def _skip(self, position: int) -> None:
+        """Leave out, once, the log up to a position: it may be long, and no case in it has a sub-case."""
+        store, tenant = self._runtime.store, self._residents.tenant
+        if not await store.bookmark(NAME, tenant=tenant):
+            started = EventQuery(types=concrete((SubCaseStarted,)), tenant=tenant, limit=1)
+            if not await store.log.query(started):
+                await store.bookmark(NAME, position, tenant=tenant)
 
     async def hear(self, event: Event) -> None:
-        """Do what an event says, however long the store is away."""
-        while True:
-            try:
-                if isinstance(event, SubCaseStarted):
-                    await self._start(event)
-                elif isinstance(event, SubCaseCancelled):
-                    await self._cancel(event)
-                elif isinstance(event, CaseEnded) and parent_of(event.case) is not None:
-                    await self._tell_of(event.case)
-                return
-            except StoreUnavailableError as error:
-                log.warning("store.unavailable", again_in=AGAIN, reason=str(error))
-                await self._runtime.clock.sleep_until(self._runtime.clock.monotonic() + AGAIN)
+        """Do what an event says, however long the store is away.
+
+        What cannot be done here, as a case is parked or its definition lacking, is heard again by the next hub.
+        """
+        try:
+            await self._patiently(partial(self._do, event))
+        except CaseHubError as error:
+            if self._ear is not None and (self._ear.bound is None or self._ear.bound >= event.seq):
+                self._ear.bound = event.seq - 1
+            log.error("sub_case.left_undone", case=event.case, kind=event.name, seq=event.seq, reason=str(error))
 
     async def look_after(self, parent: CaseId) -> None:
-        """Do what has been left undone for a case that could not be worked when it was heard of."""
-        pump = await self._residents.pump(parent)
+        """Do what has been left undone for a case whose sub-cases nobody has followed the log for."""
+        for event in await self._patiently(partial(self._undone, parent)):
+            await self.hear(event)
+
+    async def _undone(self, parent: CaseId) -> Sequence[Event]:
+        try:
+            pump = await self._residents.pump(parent)
+        except CaseHubError:
+            return ()
         open = {child.id for child in await pump.read(lambda live: live.state.children.open())}
         about = await self._events(parent, SubCaseStarted, SubCaseCancelled)
         ended = [event for child in open for event in await self._events(child, CaseEnded)]
-        for event in (*(event for event in about if getattr(event, "child", None) in open), *ended):
-            await self.hear(event)
+        return (*(event for event in about if getattr(event, "child", None) in open), *ended)
 
     async def _events(self, case: CaseId, *kinds: type[Event]) -> Sequence[Event]:
         query = EventQuery(case=case, types=concrete(kinds), tenant=self._residents.tenant)
         return await self._runtime.store.log.query(query)
 
+    async def _patiently(self, do: Callable[[], Awaitable[T]]) -> T:
+        """What comes of something, however long the store is away."""
+        while True:
+            try:
+                return await do()
+            except StoreUnavailableError as error:
+                log.warning("store.unavailable", again_in=AGAIN, reason=str(error))
+                await self._runtime.clock.sleep_until(self._runtime.clock.monotonic() + AGAIN)
+
+    async def _do(self, event: Event) -> None:
+        if isinstance(event, SubCaseStarted):
+            await self._start(event)
+        elif isinstance(event, SubCaseCancelled):
+            await self._cancel(event)
+        elif isinstance(event, CaseEnded):
+            await self._tell_of(event.case)
+
     async def _start(self, event: SubCaseStarted) -> None:
         structure = self._structures.get(event.child_definition)
         if structure is None:
-            log.error(
-                "sub_case.unknown_definition", case=event.case, child=event.child, definition=event.child_definition
+            raise InputRefusedError(
+                f"sub-case {event.child!r} is of definition {event.child_definition!r}, which this hub lacks; "
+                f"{did_you_mean(event.child_definition, self._structures)}"
             )
-            return
         try:
             await self._residents.start(
                 event.child, structure, Start(facts=dict(event.facts), by=f"case:{event.case}"), fresh=False
             )
         except CaseExistsError:
             pass
-        except CaseHubError as error:  # it will never start, so it has ended
-            if isinstance(error, StoreUnavailableError):
-                raise
+        except (InputRefusedError, LimitError, FactError) as error:  # it will never start, so it has ended
             ended = ChildEnded(child=event.child, status=CaseStatus.FAULTED, reason=f"it could not start: {error}")
             await self._tell(event.case, ended)
 
     async def _cancel(self, event: SubCaseCancelled) -> None:
         try:
             pump = await self._residents.pump(event.child)
-            await pump.submit(Cancel(reason=event.reason, by=f"case:{event.case}"))
+            await pump.submit(Cancel(reason=event.reason, by=f"case:{event.case}"), bounded=False)
         except (CaseEndedError, CaseNotFoundError):
             pass
-        except InputRefusedError as error:
-            log.error("sub_case.not_cancelled", case=event.case, child=event.child, reason=str(error))
 
     async def _tell_of(self, child: CaseId) -> None:
         parent = parent_of(child)
-        if parent is not None:
+        if parent is not None and await self._awaits(parent, child):
             pump = await self._residents.pump(child)
             await self._tell(parent, await pump.read(end_of))
 
-    async def _tell(self, parent: CaseId, ended: ChildEnded) -> None:
+    async def _awaits(self, parent: CaseId, child: CaseId) -> bool:
+        """Whether a case has yet to hear how a sub-case has ended."""
         try:
             pump = await self._residents.pump(parent)
-            await pump.submit(ended)
-        except CaseEndedError:
-            pass
-        except (CaseNotFoundError, InputRefusedError) as error:
-            log.error("sub_case.parent_not_told", case=parent, child=ended.child, reason=str(error))
+        except CaseNotFoundError as error:
+            log.error("sub_case.without_parent", case=parent, child=child, reason=str(error))
+            return False
+        return await pump.read(lambda live: not live.state.status.ended and live.state.children.is_open(child))
+
+    async def _tell(self, parent: CaseId, ended: ChildEnded) -> None:
+        with suppress(CaseEndedError, CaseNotFoundError):
+            pump = await self._residents.pump(parent)
+            await pump.submit(ended, bounded=False)
+
+
+def concerns(event: Event) -> bool:
+    """Whether an event is about a sub-case."""
+    return not isinstance(event, CaseEnded) or parent_of(event.case) is not None
 
 
 def end_of(live: LiveCase) -> ChildEnded:

@@ -148,8 +148,7 @@ class CaseHub:
             group.start_soon(wheel.run, residents.timer_due)
             if any(each.children for each in self.structures.values()):
                 family = Family(runtime, residents, self.structures)
-                residents.look_after = lambda case: group.start_soon(family.look_after, case)
-                self.subscribers.append(family.subscriber(durable=self.resumes))
+                self.subscribers.append(await family.begin(group.start_soon, durable=self.resumes))
             for subscriber in self.subscribers:
                 group.start_soon(subscriber.run, bus, self.store, self.tenant)
             if self.resumes:

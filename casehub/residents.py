@@ -7,7 +7,7 @@ can move it, and too many others rest too. What is in memory is a cache of the l
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final, TypeVar
 
@@ -28,7 +28,7 @@ from casehub.errors import (
 )
 from casehub.events import CaseId
 from casehub.inputs import Adopt, Recover, Start, TimerDue
-from casehub.lifecycle import CaseStatus
+from casehub.lifecycle import ActivationStatus, CaseStatus
 from casehub.spi import DueTimer, LoopControl
 from casehub.state import CaseState
 from casehub.structure import Structure
@@ -47,7 +47,7 @@ class Residents:
     """The pumps of the cases in memory.
 
     `parked`: open cases that cannot be worked, and why; `asked_only`: nothing comes in that nobody asks for;
-    `look_after`: called to do what was left undone for a case with sub-cases, where there are any.
+    `look_after`: called, where only what is asked for comes in, to do what was left undone for a case with sub-cases.
     """
 
     def __init__(
@@ -150,8 +150,8 @@ class Residents:
             ) from error
         state = live.state
         pump = Pump(live, runtime, self._idle)
-        missing = [each.binding for each in state.activations.values() if each.binding not in structure.bindings]
-        if missing and not state.status.ended:
+        missing = [] if state.status.ended else list(_gone(state, structure))
+        if missing:
             reason = f"its definition has changed and lacks {', '.join(missing)}, which is in flight; bring that back"
             self.parked[case] = reason
             raise InputRefusedError(f"case {case!r} is parked: {reason}")
@@ -164,8 +164,8 @@ class Residents:
             if self._asked_only:  # what has come due meanwhile was nobody's business
                 for timer, due in state.timers.items():
                     runtime.wheel.taken(self.tenant, case, timer, due)
-            elif self.look_after is not None and state.children.open() and events[-1].seq <= self._begun:
-                self.look_after(case)  # nothing has happened to it since this hub was opened
+                if self.look_after is not None and state.children.open() and events[-1].seq <= self._begun:
+                    self.look_after(case)  # nothing has happened to it since this hub was opened
         self._idle(pump)
         return pump
 
@@ -258,3 +258,18 @@ class Residents:
             if pump is not None and not pump.busy:
                 pump.call_off()  # who waits for people is run again when they answer
                 del self._pumps[oldest]
+
+
+def _gone(state: CaseState, structure: Structure) -> Iterator[str]:
+    """What is in flight, by its binding, and has no place in a definition."""
+    for activation in state.activations.values():
+        binding = structure.bindings.get(activation.binding)
+        if binding is None:
+            yield activation.binding
+        elif activation.status is ActivationStatus.DELEGATED:  # what comes back of a plain worker is taken as it is
+            worker = binding.worker_named(activation.worker)
+            tasks = state.tasks.of(activation.id)
+            if activation.id in state.children.tallies and worker.sub_case is None:
+                yield f"{activation.binding} as sub-cases"
+            elif any(not task.ask for task in tasks) and worker.form is None:
+                yield f"{activation.binding} as a human task"

@@ -29,10 +29,23 @@ class Child:
 
 
 @dataclass(slots=True)
+class Tally:
+    """How many sub-cases count for an activation, and how many of them have completed, or ended in another way."""
+
+    all: int = 0
+    completed: int = 0
+    lost: int = 0
+
+
+@dataclass(slots=True)
 class Children:
-    """The sub-cases of a case by their ids, in the order they were started: the open ones, and those that count still."""
+    """The sub-cases of a case by their ids, in the order they were started: the open ones, and those that count still.
+
+    `tallies`: of the activations that wait for theirs.
+    """
 
     known: dict[CaseId, Child] = field(default_factory=dict[CaseId, Child])
+    tallies: dict[ActivationId, Tally] = field(default_factory=dict[ActivationId, Tally])
 
     def of(self, activation: ActivationId) -> list[Child]:
         """Those that count for an activation: it waits for them, and they were not told to end."""
@@ -42,6 +55,11 @@ class Children:
         """Those that have not ended."""
         return [child for child in self.known.values() if child.status is None]
 
+    def is_open(self, id: CaseId) -> bool:
+        """Whether there is such a sub-case, and it has not ended."""
+        child = self.known.get(id)
+        return child is not None and child.status is None
+
     def apply(self, event: SubCaseEvent, *, counts: bool) -> None:
         """Take one event in; total. `counts`: its activation is in flight."""
         child = self.known.get(event.child)
@@ -49,6 +67,8 @@ class Children:
             self.known[event.child] = Child(
                 event.child, event.child_definition, event.binding, event.activation, event.waited
             )
+            if event.waited:
+                self.tallies.setdefault(event.activation, Tally()).all += 1
         elif child is None:
             return
         elif isinstance(event, SubCaseCancelled):
@@ -56,11 +76,18 @@ class Children:
         elif isinstance(event, SubCaseEnded):
             if counts and child.waited and not child.cancelled:
                 self.known[child.id] = replace(child, status=event.status, value=event.value, reason=event.reason)
+                tally = self.tallies.setdefault(child.activation, Tally())
+                if event.status is CaseStatus.COMPLETED:
+                    tally.completed += 1
+                else:
+                    tally.lost += 1
             else:
                 del self.known[child.id]
 
     def forget(self, activation: ActivationId) -> None:
         """Forget those of an attempt that have ended: it is over."""
+        if self.tallies.pop(activation, None) is None:
+            return
         for child in self.of(activation):
             if child.status is not None:
                 del self.known[child.id]

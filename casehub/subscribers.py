@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Final, Generic, TypeVar
 
 import anyio
@@ -30,33 +31,61 @@ KEEP_EVERY: Final = 100
 
 @dataclass(slots=True, eq=False)
 class Subscriber(Generic[E]):
-    """One function and what it listens to. `durable`: the name its position is kept under; None for a live one."""
+    """One function and what it listens to. `durable`: the name its position is kept under; None for a live one.
+
+    `concerns`: which of the events it takes; `together`: how many events of one class, one behind the other, it is handed
+    at the same time; `bound`: the position is not kept beyond it, so that what lies behind is heard again next time.
+    """
 
     kinds: Sequence[type[E]]
     handler: Handler[E]
     case: CaseId | None = None
     durable: str | None = None
+    concerns: Callable[[E], bool] | None = None
+    together: int = 1
+    bound: int | None = None
     failures: int = 0
     ended: anyio.Event = field(default_factory=anyio.Event)
 
     async def run(self, bus: Bus, store: CaseStore, tenant: str) -> None:
         """Hand on events until the bus is closed and everything on it has been handed on."""
-        durable, handler = self.durable, self.handler
+        durable = self.durable
         after = None if durable is None else await _patiently(lambda: store.bookmark(durable, tenant=tenant))
         with bus.subscribe(*self.kinds, case=self.case, after=after) as events:
             while batch := await _patiently(events.batch):
-                for event in batch:
-                    try:
-                        await handler(event)
-                    except (Exception, asyncio.CancelledError) as error:
-                        if _called_off(error):
-                            raise
-                        await self._again(event, error)
-                    if durable is not None and event.version % KEEP_EVERY == 0:
-                        await _keep(store, durable, event.seq, tenant)
+                for together in self._portions(batch):
+                    if len(together) == 1:
+                        await self._hand(together[0])
+                    else:
+                        async with anyio.create_task_group() as hands:
+                            for event in together:
+                                hands.start_soon(self._hand, event)
+                    last = together[-1]
+                    if durable is not None and last.version % KEEP_EVERY == 0:
+                        await self._keep(store, durable, last.seq, tenant)
                 if durable is not None:
-                    await _keep(store, durable, batch[-1].seq, tenant)
+                    await self._keep(store, durable, batch[-1].seq, tenant)
         self.ended.set()
+
+    def _portions(self, batch: Sequence[E]) -> Iterator[Sequence[E]]:
+        """What of a batch is handed over at the same time, one after the other."""
+        concerns = self.concerns
+        taken = batch if concerns is None else [event for event in batch if concerns(event)]
+        if self.together == 1:
+            yield from ((event,) for event in taken)
+            return
+        for _, alike in groupby(taken, type):
+            events = list(alike)
+            for first in range(0, len(events), self.together):
+                yield events[first : first + self.together]
+
+    async def _hand(self, event: E) -> None:
+        try:
+            await self.handler(event)
+        except (Exception, asyncio.CancelledError) as error:
+            if _called_off(error):
+                raise
+            await self._again(event, error)
 
     async def _again(self, event: E, error: BaseException) -> None:
         """Give an event to a handler that raised once more, and once more; then go on without it."""
@@ -76,13 +105,13 @@ class Subscriber(Generic[E]):
         self.failures += 1
         log.error("subscriber.skipped_event", handler=name, kind=event.name, seq=event.seq, exc_info=error)
 
-
-async def _keep(store: CaseStore, durable: str, seq: int, tenant: str) -> None:
-    """Keep a position. Where the store is away it is kept later, and what lies between is heard again at worst."""
-    try:
-        await store.bookmark(durable, seq, tenant=tenant)
-    except StoreUnavailableError as error:
-        log.warning("subscriber.position_not_kept", subscriber=durable, seq=seq, reason=str(error))
+    async def _keep(self, store: CaseStore, durable: str, seq: int, tenant: str) -> None:
+        """Keep a position. Where the store is away it is kept later, and what lies between is heard again at worst."""
+        position = seq if self.bound is None else min(seq, self.bound)
+        try:
+            await store.bookmark(durable, position, tenant=tenant)
+        except StoreUnavailableError as error:
+            log.warning("subscriber.position_not_kept", subscriber=durable, seq=seq, reason=str(error))
 
 
 async def _patiently(ask: Callable[[], Awaitable[T]]) -> T:

@@ -111,7 +111,7 @@ def _starts(
 
 def release_children(state: CaseState, structure: Structure, event: WorkerExecutionFinished) -> Iterable[Event]:
     """Sub-cases that an attempt leaves behind are called off, unless they are kept."""
-    return _released(state, structure, event) if state.children.known else ()
+    return _released(state, structure, event) if structure.children or state.children.known else ()
 
 
 def _released(state: CaseState, structure: Structure, event: WorkerExecutionFinished) -> Iterator[Event]:
@@ -169,23 +169,29 @@ def child_ended(intake: Intake, input: ChildEnded) -> Iterator[Event]:
         charges=input.charges,
         by=input.by,
     )
-    if binding is not None and activation is not None and spec is not None and not child.cancelled:
+    if binding is not None and activation is not None and spec is not None and child.waited and not child.cancelled:
         yield from _judged(intake, input, binding, activation, spec)
 
 
 def _judged(
     intake: Intake, input: ChildEnded, binding: Binding, activation: Activation, spec: SubCase
 ) -> Iterator[Event]:
-    children = intake.state.children.of(activation.id)
-    done = [child for child in children if child.status is CaseStatus.COMPLETED]
-    need = len(children) if spec.need is None else spec.need
+    tally = intake.state.children.tallies[activation.id]
+    need = tally.all if spec.need is None else spec.need
     result = Returned(activation=activation.id, attempt=activation.attempt, author=input.by, by=input.by, at=input.at)
-    if len(done) >= need:
-        if spec.takes is not None:
-            values = [_value(intake, spec, spec.takes, child) for child in done]
-            result.value = values if spec.several else values[0]
+    if tally.completed >= need:
+        children = intake.state.children.of(activation.id)
+        done = [child for child in children if child.status is CaseStatus.COMPLETED]
+        try:
+            if spec.takes is not None:
+                values = [_value(intake, spec, spec.takes, child) for child in done]
+                result.value = values if spec.several else values[0]
+        except Exception as unfit:  # it was of another definition when it started
+            yield from failed(intake.state, intake.chance, binding, activation, result, unfit, permanent=True)
+            return
         yield from completed(intake.state, intake.structure, intake.chance, binding, activation, result)
-    elif len(done) + sum(child.status is None for child in children) < need:
+    elif tally.all - tally.lost < need:
+        children = intake.state.children.of(activation.id)
         lost = "; ".join(
             f"{c.id} is {c.status}: {c.reason}" for c in children if c.status not in (None, CaseStatus.COMPLETED)
         )

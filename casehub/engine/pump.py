@@ -89,16 +89,17 @@ class Pump:
         """Put an input into the inbox; nobody waits for it."""
         self._enter(Ticket(input))
 
-    async def submit(self, input: Input) -> Turn:
+    async def submit(self, input: Input, *, bounded: bool = True) -> Turn:
         """Put an input into the inbox and wait for its turn to be committed.
 
-        Raises what refused it, or `LimitError` when the inbox is full. Cancelling abandons the wait and nothing else.
+        Raises what refused it, or `LimitError` when the inbox is full and `bounded`: what the case itself has led to is
+        not. Cancelling abandons the wait and nothing else.
         """
-        return await self._visit(self._submit(input))
+        return await self._visit(self._submit(input, bounded))
 
-    async def _submit(self, input: Input) -> Turn:
+    async def _submit(self, input: Input, bounded: bool) -> Turn:
         bound = self.live.structure.definition.limits.inbox
-        if len(self.inbox) >= bound:
+        if bounded and len(self.inbox) >= bound:
             full = f"the inbox of case {self.live.state.id!r} holds {bound} inputs; wait, or raise Limits(inbox=)"
             raise LimitError(full)
         if input.key:
