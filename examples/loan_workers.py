@@ -10,9 +10,14 @@ from typing import Any
 
 from blackboard_ext import PlanningStrategyLoopControl
 from blackboard_ext.strategies import EverythingEligible
-from casehub import CaseHub, load_definition
+from casehub import CaseHub, HumanTaskCreated, load_definition
 
 SCORES = {"Ada": 720, "Grace": 560}
+ANSWERS: dict[str, Any] = {
+    "north surveyors": 7_000,
+    "west surveyors": 6_500,  # nobody in the east answers, and nobody waits for them
+    "underwriters": {"approved": True, "comment": "income is steady"},
+}
 
 
 async def read_documents(documents: list[str]) -> Mapping[str, Any]:
@@ -37,14 +42,20 @@ def control() -> PlanningStrategyLoopControl:
 async def main() -> None:
     loan = load_definition(Path(__file__).with_name("loan.yaml"), allow_code=["examples.loan_workers"])
     async with CaseHub(loan, loop=control()) as hub:
-        case = await hub.start(loan, applicant={"name": "Grace", "income": 40_000}, amount=5_000)
-        await case.signal(documents=["passport.pdf", "payslip-may.pdf"], wait="quiescent")
 
-        (task,) = await hub.tasks.list(user="ada", groups=["underwriters"])
-        print(task.title)
-        await hub.tasks.claim(task.id, by="user:ada", groups=["underwriters"])
-        await hub.tasks.complete(task.id, {"approved": True, "comment": "income is steady"}, by="user:ada")
-        print((await case.completed())["letter"])
+        @hub.on(HumanTaskCreated)
+        async def ask(event: HumanTaskCreated) -> None:
+            print(f"for {event.groups[0]}: {event.title}")
+            answer = ANSWERS.get(event.groups[0])
+            if answer is not None:
+                await hub.tasks.complete(event.task, answer, by="user:ada", groups=event.groups)
+
+        grace = {"name": "Grace", "income": 40_000}
+        case = await hub.start(loan, applicant=grace, amount=5_000, property="12 Elm Road")
+        await case.signal(documents=["passport.pdf", "payslip-may.pdf"])
+        facts = await case.completed()
+        print(f"valued at {facts['valuations']}")
+        print(facts["letter"])
 
 
 if __name__ == "__main__":

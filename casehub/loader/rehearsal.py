@@ -7,6 +7,7 @@ what workers answer, what happens then, and what is expected in the end.
 from __future__ import annotations
 
 import builtins
+from collections.abc import Iterable
 from collections.abc import Mapping as Mapped
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -21,7 +22,7 @@ from casehub.loader.mistakes import Mistakes, Place, instead
 from casehub.loader.sections import Section, SectionReader
 from casehub.loader.vocabulary import Key, Takes
 from casehub.loops import Loops
-from casehub.structure import Structure
+from casehub.structure import Structure, with_sub_cases
 from casehub.testing.kit import CaseTestKit
 from casehub.testing.scripts import repeat
 from casehub.validation import build
@@ -131,9 +132,10 @@ class Rehearsal:
     async def play(self, definition: CaseDefinition, loop: Loops | None = None) -> list[Rehearsed]:
         """Play all cases, each in a hub of its own on a clock of its own. Raises `DefinitionError` for mistakes."""
         structure = build(definition)
-        scripts = [self._scripts(case, structure) for case in self._cases]
+        family = [build(each) for each in with_sub_cases([definition]).values()]
+        scripts = [self._scripts(case, family) for case in self._cases]
         for case in self._cases:
-            self._check(case, structure)
+            self._check(case, structure, family)
         if len(self._mistakes):
             raise self._mistakes.error(self._mistakes.file)
         return [
@@ -157,7 +159,7 @@ class Rehearsal:
                     for verb in ("complete", "decline"):
                         for binding, answer in self._facts(step, verb).items():
                             await kit.settle()
-                            found.problems += await self._person(kit, handle.id, verb, binding, answer)
+                            found.problems += await self._person(kit, verb, binding, answer)
                     if "advance" in step:
                         await kit.advance(step.get("advance"))
                     await kit.settle()
@@ -172,9 +174,9 @@ class Rehearsal:
             found.problems.append(str(error))
         return found
 
-    async def _person(self, kit: CaseTestKit, case: str, verb: str, binding: str, answer: Plain) -> list[str]:
-        """Do what a person does; why that cannot be done."""
-        open_ = await kit.hub.tasks.list(case=case, binding=binding)
+    async def _person(self, kit: CaseTestKit, verb: str, binding: str, answer: Plain) -> list[str]:
+        """Do what a person does, in the case or one of its sub-cases; why that cannot be done."""
+        open_ = await kit.hub.tasks.list(binding=binding)
         if not open_:
             return [f"{verb}: binding {binding!r} asks nobody now"]
         task = open_[0].id
@@ -202,8 +204,9 @@ class Rehearsal:
 
     # ---- against the definition
 
-    def _check(self, case: _Case, structure: Structure) -> None:
-        """Note expectations of what the definition does not have."""
+    def _check(self, case: _Case, structure: Structure, family: Iterable[Structure]) -> None:
+        """Note expectations of what the definition does not have, and steps of people whom nobody in its family asks."""
+        asking = {name for each in family for name in each.bindings}
         known = {*structure.types, *structure.inputs}
         if "facts" in case.expect and isinstance(case.expect.value("facts"), Mapping):
             names = [name for name, _ in case.expect.value("facts").entries()]  # type: ignore[attr-defined]  # a mapping
@@ -220,12 +223,12 @@ class Rehearsal:
             for verb in ("complete", "decline"):
                 node = step.value(verb) if verb in step else None
                 for name in [key for key, _ in node.entries()] if isinstance(node, Mapping) else []:
-                    if name.text not in structure.bindings:
+                    if name.text not in asking:
                         self._mistakes.note(
                             name.place,
                             f"{step.subject}.{verb}",
                             f"{name.text!r} is no binding",
-                            instead(name.text, structure.bindings),
+                            instead(name.text, asking),
                         )
         for name in self._sections.names(case.expect.value("ran"), case.expect.subject) if "ran" in case.expect else ():
             if name.text not in structure.bindings:
@@ -236,16 +239,19 @@ class Rehearsal:
                     instead(name.text, structure.bindings),
                 )
 
-    def _scripts(self, case: _Case, structure: Structure) -> dict[str, list[Any]]:
-        workers = {worker.name: worker for binding in structure.bindings.values() for worker in binding.workers}
+    def _scripts(self, case: _Case, family: Iterable[Structure]) -> dict[str, list[Any]]:
+        workers: dict[str, tuple[Worker, Structure]] = {}
+        for each in family:
+            for worker in (worker for binding in each.bindings.values() for worker in binding.workers):
+                if worker.sub_case is None:  # what works as cases has answers of their workers
+                    workers.setdefault(worker.name, (worker, each))
         found: dict[str, list[Any]] = {}
         for name, value in case.answers.node.entries() if case.answers is not None else ():
-            worker = workers.get(name.text)
-            if worker is None:
+            if name.text not in workers:
                 self._mistakes.note(name.place, "answers", f"{name.text!r} is no worker", instead(name.text, workers))
                 continue
             several = value.items if isinstance(value, Sequence) else [value]
-            results = [self._answer(each, worker, structure) for each in several]
+            results = [self._answer(each, *workers[name.text]) for each in several]
             found[name.text] = results if isinstance(value, Sequence) else [repeat(results[0])]
         return found
 

@@ -187,6 +187,44 @@ cases:
     assert (wrong.code, "'aprove' is no binding; did you mean 'approve'?" in wrong.err) == (8, True), wrong.err
 
 
+def test_what_sub_cases_do_is_rehearsed_too(loan: Program) -> None:
+    (loan.folder / "visit.yaml").write_text("""
+case: visit
+inputs: {address: string}
+workers:
+  look: {set: {seen: '"seen " + address'}}
+  confirm: {ask: {title: Confirm it, form: string, shows: [seen], groups: [field]}, writes: report}
+goal: report
+""")
+    (loan.folder / "sites.yaml").write_text("""
+case: sites
+inputs: {sites: "list[string]"}
+workers:
+  visit_all: {case: {definition: visit.yaml, starts: 'sites.map(site, {"address": site})', takes: report, need: 2}, writes: reports}
+goal: reports
+""")
+    text = """
+definition: sites.yaml
+cases:
+  - name: two of three
+    start: {sites: [a, b, c]}
+    answers: {look: {returns: {seen: scripted}}}
+    then: [{complete: {confirm: one}}, {complete: {confirm: two}}]
+    expect: {status: COMPLETED, facts: {reports: [one, two]}, ran: [visit_all]}
+"""
+    (loan.folder / "sites.test.yaml").write_text(text)
+    assert [item["problems"] for item in loan.inside("def", "test", "sites.test.yaml", "-o", "json").json["items"]] == [
+        []
+    ]
+    for right, wrong, what in (
+        ("confirm: one", "confrm: one", "'confrm' is no binding; did you mean 'confirm'?"),
+        ("look: {returns: {seen: scripted}}", "visit_all: {returns: [x]}", "'visit_all' is no worker"),
+    ):
+        (loan.folder / "sites.test.yaml").write_text(text.replace(right, wrong))
+        result = loan.inside("def", "test", "sites.test.yaml")
+        assert (result.code, what in result.err) == (8, True), result.err
+
+
 def test_a_definition_in_python_is_rehearsed_by_its_types(loan: Program) -> None:
     (loan.folder / "claim.test.yaml").write_text("""
 definition: stories:claim
