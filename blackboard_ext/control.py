@@ -46,7 +46,7 @@ from casehub.events import (
     WorkerScheduled,
 )
 from casehub.inputs import SteerStage
-from casehub.lifecycle import MilestoneStatus
+from casehub.lifecycle import ActivationStatus, MilestoneStatus
 from casehub.plan import PlanView
 from casehub.policies import OnOutcome
 from casehub.spi import Answer, CaseView, Defer, Selection
@@ -162,7 +162,7 @@ class PlanningStrategyLoopControl:
 
     def withdraw(self, state: CaseState, eligible: Sequence[Binding]) -> Iterator[Event]:
         plan: PlanState = state.control
-        return _off_the_agenda(plan, {binding.name for binding in eligible})
+        return _off_the_agenda(state, plan, {binding.name for binding in eligible})
 
     @property
     def hears_stalls(self) -> bool:
@@ -203,26 +203,36 @@ def _check(strategy: object) -> None:
 def _onto_the_agenda(
     state: CaseState, structure: Structure, plan: PlanState, event: DeliberationStarted
 ) -> Iterator[Event]:
-    """Eligible bindings come onto the agenda, in order of declaration."""
-    yield from _off_the_agenda(plan, set(event.eligible))
+    """Eligible bindings come onto the agenda, in order of declaration; what nobody kept the plan of is put right."""
+    yield from _off_the_agenda(state, plan, set(event.eligible))
+    for activation in state.activations.values():
+        if activation.binding not in plan.items:
+            yield PlanItemStarted(binding=activation.binding, item=activation.id)
     for name in event.eligible:
         if name not in plan.items:
             binding = structure.bindings[name]
-            firing = state.firings.get(name)
-            number = 1 if firing is None else firing.count + 1
             yield PlanItemAdded(
                 binding=name,
-                item=f"{state.id}/{name}/{number}",
+                item=_next(state, name),
                 priority=binding.priority,
                 stage=structure.stage_of.get(name, ""),
             )
 
 
-def _off_the_agenda(plan: PlanState, eligible: Collection[str]) -> Iterator[Event]:
-    """Pending items of bindings that are eligible no more leave it."""
+def _next(state: CaseState, binding: str) -> str:
+    """The id that the next activation of a binding will have."""
+    firing = state.firings.get(binding)
+    return f"{state.id}/{binding}/{1 if firing is None else firing.count + 1}"
+
+
+def _off_the_agenda(state: CaseState, plan: PlanState, eligible: Collection[str]) -> Iterator[Event]:
+    """Pending items of bindings that are eligible no more leave it, and what was settled while nobody kept the plan."""
     for item in plan.agenda():
-        if item.binding not in eligible:
+        if item.binding not in eligible or item.id != _next(state, item.binding):
             yield PlanItemObsolete(binding=item.binding, item=item.id)
+    for item in list(plan.items.values()):
+        if item.status is not ActivationStatus.PENDING and item.id not in state.activations:
+            yield PlanItemObsolete(binding=item.binding, item=item.id, detail="it ended under another loop control")
 
 
 def _ended(event: WorkerExecutionFinished) -> PlanItemEnded:

@@ -111,7 +111,7 @@ class PlanItemCancelled(PlanItemEnded):
 
 @dataclass(slots=True, kw_only=True)
 class PlanItemObsolete(PlanItemEnded):
-    """Its binding is eligible no more: it leaves the agenda without having run."""
+    """Its binding is eligible no more: it leaves the agenda without having run; or it ran while nobody kept the plan."""
 
 
 # ---- what a strategy writes

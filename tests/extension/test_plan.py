@@ -48,6 +48,7 @@ from casehub import (
     present,
     reached,
 )
+from casehub.lifecycle import ActivationStatus
 from casehub.spi import Answer
 from casehub.testing import CaseTestKit, LoopControlContract
 from tests.staging import Kept, idle
@@ -132,6 +133,65 @@ async def test_what_a_strategy_writes_survives_a_restart_and_is_no_fact() -> Non
         assert dict(await case.context()) == {"x": 1}
     async with CaseHub(d, loop=loop, store=store) as hub:
         assert (await hub.case(case.id).state()).control == before
+
+
+class OnlyFirst:
+    """Moves everything up, and fires one binding."""
+
+    async def select(self, plan: CasePlanModel, case: CaseView, eligible: Sequence[Binding]) -> Answer:
+        for binding in eligible:
+            plan.prioritise(binding, 9)
+        return [binding for binding in eligible if binding.name == "first"]
+
+
+async def test_a_plan_is_true_again_after_the_case_was_worked_without_one() -> None:
+    d = CaseDefinition("d", goal="end", signals=["x", "end"])
+    going = asyncio.Event()
+
+    @d.worker(writes="a")
+    async def first(x: int) -> int:
+        if x != 2:
+            await going.wait()
+        return x
+
+    @d.worker(writes="b")
+    async def second(x: int) -> int:
+        return x
+
+    store = Kept()
+    planned = PlanningStrategyLoopControl(OnlyFirst())
+    async with CaseHub(d, loop=planned, store=store) as hub:
+        case = await hub.start(d, case_id="c", x=1)
+        await idle()
+        plan = (await case.state()).control
+        assert {name: (item.id, item.status) for name, item in plan.items.items()} == {
+            "first": ("c/first/1", ActivationStatus.RUNNING),
+            "second": ("c/second/1", ActivationStatus.PENDING),
+        }
+    going.set()
+    async with CaseHub(d, store=store) as hub:  # choreography: both run to their end
+        await idle()
+        assert sorted((await hub.case("c").state()).facts) == ["a", "b", "x"]
+    async with CaseHub(d, loop=planned, store=store) as hub:
+        case = hub.case("c")
+        await case.signal(x=2)
+        await idle()
+        plan = (await case.state()).control
+        assert {name: (item.id, item.priority) for name, item in plan.items.items()} == {"second": ("c/second/2", 9)}
+        assert [(item.id, item.status) for item in plan.ended] == [("c/first/2", ActivationStatus.COMPLETED)]
+    going.clear()
+    async with CaseHub(d, store=store) as hub:
+        await hub.case("c").signal(x=3)
+        await idle()
+    async with CaseHub(d, loop=planned, store=store) as hub:
+        case = hub.case("c")
+        await case.signal(x=4)  # `first` runs still, and `second` is eligible again
+        await idle()
+        plan = (await case.state()).control
+        assert {name: (item.id, item.status) for name, item in plan.items.items()} == {
+            "first": ("c/first/3", ActivationStatus.RUNNING),
+            "second": ("c/second/4", ActivationStatus.PENDING),
+        }
 
 
 async def test_writes_of_an_answer_that_fails_are_discarded() -> None:
