@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
-from typing import Any, TypedDict, TypeVar
+from typing import Any, Final, TypedDict, TypeVar
 
 from casehub.durations import Duration, duration
 from casehub.errors import MergeConflictError, SettingsError, did_you_mean
@@ -246,6 +246,18 @@ BESIDE = ("name", "writes", "when", "on", "each", "capability")
 """The other options of `worker(...)` and `binding(...)`: what an unknown one may have been meant to be."""
 C = TypeVar("C", bound=StrEnum)
 
+_KINDS: Final[Mapping[str, tuple[Any, str]]] = {
+    "limit": (int, "a whole number"),
+    "priority": (int, "a whole number"),
+    "cost": ((int, float), "a number"),
+    "merge": (Callable, "a function, such as casehub.last_writer_wins"),
+    "retry": (Retry, "Retry(...)"),
+    "budget": (Budget, "Budget(...)"),
+    "estimate": (Budget, "Budget(...)"),
+    "quarantine": (Quarantine, "Quarantine(...)"),
+}
+"""What options have to be, for people without a type checker."""
+
 
 def policy_of(options: PolicyOptions) -> Policy:
     """The policy that these options mean. Raises `SettingsError` for an option or a value that is none."""
@@ -253,14 +265,14 @@ def policy_of(options: PolicyOptions) -> Policy:
         if option not in PolicyOptions.__annotations__:
             known = (*PolicyOptions.__annotations__, *BESIDE)
             raise SettingsError(f"a binding has no option {option!r}; {did_you_mean(option, known)}")
+    for option, (kinds, wanted) in _KINDS.items():
+        given: object = options.get(option)
+        if given is not None and not isinstance(given, kinds):
+            raise SettingsError(f"{option}={given!r}: give {wanted}")
     span = options.get("timeout")
     limit = options.get("limit")
     if limit is not None and limit < 1:
         raise SettingsError(f"limit={limit}: at least 1; leave the binding out if it must not fire")
-    for option, kind in (("retry", Retry), ("budget", Budget), ("estimate", Budget)):
-        given: object = options.get(option)
-        if given is not None and not isinstance(given, kind):
-            raise SettingsError(f"{option}={given!r}: give {kind.__name__}(...)")
     return Policy(
         refire=_choice(Refire, "refire", options.get("refire", Refire.ON_CHANGE)),
         limit=limit,

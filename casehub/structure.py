@@ -243,10 +243,12 @@ def link(structures: Mapping[str, Structure]) -> None:
         structure.children = {name: structures[name] for name in structure.definition.sub_cases}
 
 
-def _model_fields(model: type | None) -> dict[str, tuple[Any, bool]]:
+def _model_fields(model: object) -> dict[str, tuple[Any, bool]]:
     """The fields of an inputs model with their types, and whether they are required."""
     if model is None:
         return {}
+    if not isinstance(model, type) or not hasattr(model, "__annotations__"):
+        raise SettingsError(f"inputs={model!r}: give a class that has the inputs as its fields, such as a dataclass")
     if issubclass(model, BaseModel):
         return {name: (info.annotation, info.is_required()) for name, info in model.model_fields.items()}
     hints = get_type_hints(model, include_extras=True)

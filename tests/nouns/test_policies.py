@@ -59,6 +59,25 @@ def test_every_option_ends_up_in_the_policy() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"merge": "last_writer_wins"}, "merge='last_writer_wins': give a function, such as casehub.last_writer_wins"),
+        ({"priority": "high"}, "priority='high': give a whole number"),
+        ({"limit": "3"}, "limit='3': give a whole number"),
+        ({"cost": "5 EUR"}, "cost='5 EUR': give a number"),
+        ({"retry": 3}, "retry=3: give Retry(...)"),
+        ({"budget": 3}, "budget=3: give Budget(...)"),
+        ({"estimate": 3}, "estimate=3: give Budget(...)"),
+        ({"quarantine": 3}, "quarantine=3: give Quarantine(...)"),
+    ],
+)
+def test_a_value_of_another_kind_is_refused_where_it_is_written(options: Any, told: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        policy_of(options)
+    assert str(caught.value) == told
+
+
 @pytest.mark.parametrize("option", ["refire", "on_failed", "on_declined", "on_expired", "on_exhausted"])
 def test_a_word_that_is_none_of_the_allowed_ones_is_refused(option: str) -> None:
     with pytest.raises(SettingsError, match=f"{option}='sometimes': there is no such choice; known: "):

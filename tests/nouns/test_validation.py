@@ -13,6 +13,7 @@ from casehub import (
     CaseHub,
     DefinitionError,
     Retry,
+    SettingsError,
     Signal,
     WorkerExecutionFailed,
     absent,
@@ -570,3 +571,9 @@ def test_options_of_a_binding_do_not_get_lost_on_a_worker_with_a_capability() ->
 def test_a_definition_whose_name_is_no_name_is_refused(name: str) -> None:
     with pytest.raises(DefinitionError, match="its name is no name"):
         build(CaseDefinition(name))
+
+
+@pytest.mark.parametrize("inputs", [{"question": str}, int, "Question"])
+def test_inputs_that_are_no_class_with_fields_are_refused(inputs: Any) -> None:
+    with pytest.raises(SettingsError, match="give a class that has the inputs as its fields"):
+        build(sound(inputs=inputs))
