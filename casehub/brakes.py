@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 from datetime import datetime
 from typing import Final, Protocol
@@ -11,11 +11,11 @@ from casehub.engine.brake import ALL, SIGN, Brake, Pull
 from casehub.engine.pump import Pump
 from casehub.engine.quarantine import Ward
 from casehub.engine.runtime import Runtime
-from casehub.errors import CaseHubError, InputRefusedError, UnknownNameError, did_you_mean
+from casehub.errors import CaseHubError, InputRefusedError, SettingsError, UnknownNameError, did_you_mean
 from casehub.events import CaseId
-from casehub.inputs import Resume, Suspend
+from casehub.inputs import Hold, Resume, Suspend
 from casehub.lifecycle import CaseStatus
-from casehub.quarantines import quarantines
+from casehub.quarantines import quarantines, released
 from casehub.query import CaseQuery, CaseSummary
 from casehub.spi import CaseStore
 from casehub.structure import Structure
@@ -40,7 +40,7 @@ class Machine(Protocol):
 
 
 class Brakes:
-    """Holds the cases of a definition, or all: what runs goes on, and nothing new starts."""
+    """Holds the cases of a definition, or all, or a worker in all of them: what runs goes on, and nothing new starts."""
 
     def __init__(self, hub: Machine) -> None:
         self._hub = hub
@@ -50,12 +50,24 @@ class Brakes:
         """The brakes that are on, by definition; `""` for the one over all."""
         return dict(self._hub.runtime.brake.on)
 
-    async def pull(self, definition: str | None = None, *, by: str = "user", reason: str = "") -> int:
+    @property
+    def workers(self) -> Mapping[str, Pull]:
+        """The workers that are suspended, by name."""
+        return dict(self._hub.runtime.brake.workers)
+
+    async def pull(
+        self, definition: str | None = None, *, worker: str | None = None, by: str = "user", reason: str = ""
+    ) -> int:
         """Hold the cases of a definition, or all; how many were at work and are suspended now.
 
-        Cases that wait are suspended as soon as they would move, and new ones begin suspended. It stays on over
-        restarts. Raises `UnknownNameError` for a definition that the hub lacks.
+        Cases that wait are suspended as soon as they would move, and new ones begin suspended. With `worker` the cases
+        go on, of all definitions, and no attempt of that worker starts in any of them: each is told when it takes
+        something, so the answer is 0. Either stays on over restarts. Raises `UnknownNameError` for a definition or a
+        worker that the hub lacks.
         """
+        if worker is not None:
+            await self._suspend(_alone(worker, definition), Pull(by, reason))
+            return 0
         name = self._named(definition)
         runtime = self._hub.runtime
         pull = runtime.brake.on[name] = Pull(by, reason)
@@ -65,11 +77,16 @@ class Brakes:
             count += await self._submit(case, Suspend(by=by, reason=pull.said))
         return count
 
-    async def release(self, definition: str | None = None, *, by: str = "user", reason: str = "") -> int:
+    async def release(
+        self, definition: str | None = None, *, worker: str | None = None, by: str = "user", reason: str = ""
+    ) -> int:
         """Let the cases go on that a brake holds and no other one does; how many are resumed.
 
-        Raises `InputRefusedError` where it is not on.
+        With `worker` it may be called again; how many cases had been told not to. Raises `InputRefusedError` where the
+        brake is not on.
         """
+        if worker is not None:
+            return await self._resume(_alone(worker, definition), by, reason)
         name = self._named(definition)
         runtime = self._hub.runtime
         if runtime.brake.on.pop(name, None) is None:
@@ -82,6 +99,23 @@ class Brakes:
             if case.reason.startswith(SIGN) and runtime.brake.over(case.definition) is None:
                 count += await self._submit(case, Resume(by=by, reason=reason))
         return count
+
+    async def _suspend(self, worker: str, pull: Pull) -> None:
+        known = {name for structure in self._hub.structures.values() for name in workers_of(structure)}
+        if worker not in known:
+            raise UnknownNameError(f"no definition of this hub has a worker {worker!r}; {did_you_mean(worker, known)}")
+        runtime = self._hub.runtime
+        hold_worker(runtime.brake, runtime.ward, self._hub.structures, worker, pull)
+        await runtime.store.bookmark(_sign(worker), max(1, await runtime.store.log.position()), self._hub.tenant)
+
+    async def _resume(self, worker: str, by: str, reason: str) -> int:
+        runtime = self._hub.runtime
+        if runtime.brake.workers.pop(worker, None) is None:
+            known = ", ".join(runtime.brake.workers) or "none"
+            raise InputRefusedError(f"worker {worker!r} is not suspended; suspended: {known}")
+        await runtime.store.bookmark(_sign(worker), 0, self._hub.tenant)
+        having = [name for name, structure in self._hub.structures.items() if worker in workers_of(structure)]
+        return sum([await released(self._hub, name, worker, by=by, reason=reason) for name in having])
 
     def _named(self, definition: str | None) -> str:
         if definition is not None and definition not in self._hub.structures:
@@ -109,17 +143,47 @@ class Brakes:
         return True
 
 
-async def found_in(store: CaseStore, tenant: str, now: datetime, definitions: Iterable[str]) -> tuple[Brake, Ward]:
+async def found_in(
+    store: CaseStore, tenant: str, now: datetime, structures: Mapping[str, Structure]
+) -> tuple[Brake, Ward]:
     """What a hub that starts finds in the store: the brakes that are on, and the workers to leave alone.
 
     Raises `StoreUnavailableError`: a hub that cannot tell whether a brake is on does not start.
     """
     brake, ward = Brake(), Ward()
-    ward.held.update(await quarantines(store, tenant, now))
-    for name in (ALL, *definitions):
+    found = await quarantines(store, tenant, now)
+    ward.held.update({key: Hold(until) for key, until in found.items() if until is not None})
+    for name in (ALL, *structures):
         if await store.bookmark(_bookmark(name), tenant=tenant):
             brake.on[name] = Pull()
+    for worker in dict.fromkeys(name for structure in structures.values() for name in workers_of(structure)):
+        if await store.bookmark(_sign(worker), tenant=tenant):
+            hold_worker(brake, ward, structures, worker, Pull())
     return brake, ward
+
+
+def workers_of(structure: Structure) -> set[str]:
+    """The names of a definition's workers."""
+    return {worker.name for binding in structure.bindings.values() for worker in binding.workers}
+
+
+def hold_worker(brake: Brake, ward: Ward, structures: Mapping[str, Structure], worker: str, pull: Pull) -> None:
+    """Leave a worker alone in the cases of every definition that has it."""
+    brake.workers[worker] = pull
+    for name, structure in structures.items():
+        if worker in workers_of(structure):
+            ward.held[name, worker] = Hold(by=pull.by, reason=pull.reason)
+
+
+def _alone(worker: str, definition: str | None) -> str:
+    if definition is not None:
+        raise SettingsError("a worker is suspended over all definitions; give worker= or the definition, not both")
+    return worker
+
+
+def _sign(worker: str) -> str:
+    """As `_bookmark`, for a worker that is suspended."""
+    return f"~{SIGN}:worker/{worker}"
 
 
 def _bookmark(name: str) -> str:

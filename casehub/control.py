@@ -185,13 +185,17 @@ class ControlClient:
         """Settle the failure of a dead letter, as `hub.dead_letters.discard` does."""
         await self._ask("discard_letter", letter=id, by=by, reason=reason)
 
-    async def pull_brake(self, definition: str | None, *, by: str = "user", reason: str = "") -> int:
-        """Hold the cases of a definition, or all, as `hub.brake.pull` does."""
-        return int(await self._ask("pull_brake", definition=definition, by=by, reason=reason))
+    async def pull_brake(
+        self, definition: str | None, *, worker: str | None = None, by: str = "user", reason: str = ""
+    ) -> int:
+        """Hold the cases of a definition, or all, or a worker, as `hub.brake.pull` does."""
+        return int(await self._ask("pull_brake", definition=definition, worker=worker, by=by, reason=reason))
 
-    async def release_brake(self, definition: str | None, *, by: str = "user", reason: str = "") -> int:
+    async def release_brake(
+        self, definition: str | None, *, worker: str | None = None, by: str = "user", reason: str = ""
+    ) -> int:
         """Let them go on, as `hub.brake.release` does."""
-        return int(await self._ask("release_brake", definition=definition, by=by, reason=reason))
+        return int(await self._ask("release_brake", definition=definition, worker=worker, by=by, reason=reason))
 
     async def release_worker(self, definition: str, worker: str, *, by: str = "user", reason: str = "") -> None:
         """End a quarantine, as `hub.quarantine.release` does."""

@@ -150,11 +150,15 @@ class Verbs:
     async def retry_letter(self, letter: str, facts: dict[str, Any], by: str = "user", reason: str = "") -> None:
         await self._hub.dead_letters.retry(letter, facts, by=by, reason=reason)
 
-    async def pull_brake(self, definition: str | None = None, by: str = "user", reason: str = "") -> int:
-        return await self._hub.brake.pull(definition, by=by, reason=reason)
+    async def pull_brake(
+        self, definition: str | None = None, worker: str | None = None, by: str = "user", reason: str = ""
+    ) -> int:
+        return await self._hub.brake.pull(definition, worker=worker, by=by, reason=reason)
 
-    async def release_brake(self, definition: str | None = None, by: str = "user", reason: str = "") -> int:
-        return await self._hub.brake.release(definition, by=by, reason=reason)
+    async def release_brake(
+        self, definition: str | None = None, worker: str | None = None, by: str = "user", reason: str = ""
+    ) -> int:
+        return await self._hub.brake.release(definition, worker=worker, by=by, reason=reason)
 
     async def release_worker(self, definition: str, worker: str, by: str = "user", reason: str = "") -> None:
         await self._hub.quarantine.release(definition, worker, by=by, reason=reason)

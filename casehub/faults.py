@@ -33,16 +33,20 @@ class DeadLetterDiscarded(DeadLetterEvent):
 
 @dataclass(slots=True, kw_only=True)
 class QuarantineEvent(Event):
-    """Base: something about a worker that keeps failing."""
+    """Base: something about a worker that is left alone."""
 
     worker: str
 
 
 @dataclass(slots=True, kw_only=True)
 class WorkerQuarantined(QuarantineEvent):
-    """The worker failed too often, in this case and others: until `until` (UTC) no new activation goes to it."""
+    """No new activation goes to the worker until `until` (UTC): it failed too often, in this case and others.
 
-    until: datetime
+    Without `until` somebody has suspended it (`reason`), until it is resumed: then no attempt of it starts at all.
+    """
+
+    until: datetime | None = None
+    reason: str = ""
 
 
 @dataclass(slots=True, kw_only=True)

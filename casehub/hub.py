@@ -121,7 +121,7 @@ class CaseHub:
             await self.store.open(bus.publish)
             opening.push_async_callback(self.store.close)
             bus.position = await self.store.log.position()
-            brake, ward = await found_in(self.store, self.tenant, self.clock.now(), self.definitions)
+            brake, ward = await found_in(self.store, self.tenant, self.clock.now(), self.structures)
             resources = await open_resources(self.definitions, self._replaced, opening)
             opening.callback(self._end)  # once nothing runs any more, and before what it used is closed
             group = await opening.enter_async_context(anyio.create_task_group())
@@ -286,7 +286,7 @@ class CaseHub:
 
     @property
     def brake(self) -> Brakes:
-        """Holds the cases of a definition, or all: nothing new starts until it is released."""
+        """Holds the cases of a definition, or all, or a worker: nothing new starts until it is released."""
         return Brakes(self)
 
     @property

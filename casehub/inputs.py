@@ -31,16 +31,25 @@ class Input:
     key: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """A worker is left alone until `until` (UTC); None: until somebody says otherwise. By whom, and why."""
+
+    until: datetime | None = None
+    by: str = "engine"
+    reason: str = ""
+
+
 @dataclass(slots=True, kw_only=True)
 class Start(Input):
     """Begin the case with these facts. `confidence`: 0 to 1, of those that have one.
 
-    `quarantined`: workers that are, and until when; `held`: why the case begins suspended, empty where it does not.
+    `quarantined`: workers that are, by name; `held`: why the case begins suspended, empty where it does not.
     """
 
     facts: Mapping[str, Plain]
     confidence: Mapping[str, float] = field(default_factory=dict[str, float])
-    quarantined: Mapping[str, datetime] = field(default_factory=dict[str, datetime])
+    quarantined: Mapping[str, Hold] = field(default_factory=dict[str, Hold])
     held: str = ""
 
 
@@ -159,9 +168,9 @@ class DiscardLetter(Input):
 
 @dataclass(slots=True, kw_only=True)
 class HoldWorkers(Input):
-    """Workers keep failing, in this case or others, and are quarantined: until when, by name."""
+    """Workers are quarantined, by name: they keep failing, in this case or others, or somebody has suspended them."""
 
-    workers: Mapping[str, datetime]
+    workers: Mapping[str, Hold]
     by: str = "engine"
 
 

@@ -38,39 +38,59 @@ class Quarantines:
         self._hub = hub
 
     @property
-    def held(self) -> Mapping[tuple[str, str], datetime]:
-        """The workers that this process leaves alone in new cases too, by definition and name, and until when."""
+    def held(self) -> Mapping[tuple[str, str], datetime | None]:
+        """The workers that this process leaves alone in new cases too, by definition and name, and until when.
+
+        None: until it is resumed, as it was suspended by hand (`hub.brake`).
+        """
         now = self._hub.runtime.clock.now()
-        return {key: until for key, until in self._hub.runtime.ward.held.items() if until > now}
+        held = {key: hold.until for key, hold in self._hub.runtime.ward.held.items()}
+        return {key: until for key, until in held.items() if until is None or until > now}
 
     async def release(self, definition: str, worker: str, *, by: str = "user", reason: str = "") -> None:
         """End a quarantine before its time, in every case that it holds up.
 
-        Raises `InputRefusedError` for a worker that is not quarantined, naming the nearest that is.
+        Raises `InputRefusedError` for a worker that is not quarantined, naming the nearest that is, and for one that
+        somebody has suspended.
         """
-        runtime = self._hub.runtime
-        found = await _cases(self._hub, definition, worker)
-        if (definition, worker) not in self.held and not found:
+        hold = self._hub.runtime.ward.held.get((definition, worker))
+        if hold is not None and hold.until is None:
+            raise InputRefusedError(
+                f"worker {worker!r} is suspended by hand, and no quarantine of it ends that; resume it with "
+                f"'casehub resume --worker {worker}'"
+            )
+        if not await released(self._hub, definition, worker, by=by, reason=reason) and hold is None:
             known = [name for of, name in self.held if of == definition]
             raise InputRefusedError(
                 f"worker {worker!r} of definition {definition!r} is not quarantined; {did_you_mean(worker, known)}"
             )
-        runtime.ward.release(definition, worker)
-        for case in found:
-            try:
-                await (await self._hub.pump(case)).submit(ReleaseWorker(worker=worker, by=by, reason=reason))
-            except InputRefusedError:
-                continue  # it has ended, or its own timer was quicker
 
 
-async def quarantines(store: CaseStore, tenant: str, now: datetime) -> dict[tuple[str, str], datetime]:
-    """The quarantines that a log tells of, by definition and worker, and until when; one that held up no case is in none."""
-    found: dict[tuple[str, str], datetime] = {}
+async def released(hub: Hospital, definition: str, worker: str, *, by: str, reason: str) -> int:
+    """Let a worker be called again in every case that was told not to; how many they are."""
+    hub.runtime.ward.release(definition, worker)
+    found = await _cases(hub, definition, worker)
+    count = 0
+    for case in found:
+        try:
+            await (await hub.pump(case)).submit(ReleaseWorker(worker=worker, by=by, reason=reason))
+            count += 1
+        except InputRefusedError:
+            continue  # it has ended, or its own timer was quicker
+    return count
+
+
+async def quarantines(store: CaseStore, tenant: str, now: datetime) -> dict[tuple[str, str], datetime | None]:
+    """The quarantines that a log tells of, by definition and worker, and until when; one that held up no case is in none.
+
+    None: until it is resumed, as it was suspended by hand.
+    """
+    found: dict[tuple[str, str], datetime | None] = {}
     query = EventQuery(types=concrete((QuarantineEvent,)), tenant=tenant, limit=PAGE)
     while True:
         page = await store.log.query(query)
         for event in page:
-            if isinstance(event, WorkerQuarantined) and event.until > now:
+            if isinstance(event, WorkerQuarantined) and (event.until is None or event.until > now):
                 found[event.definition, event.worker] = event.until
             elif isinstance(event, WorkerReleased):
                 found.pop((event.definition, event.worker), None)
@@ -80,13 +100,13 @@ async def quarantines(store: CaseStore, tenant: str, now: datetime) -> dict[tupl
 
 
 async def _cases(hub: Hospital, definition: str, worker: str) -> list[CaseId]:
-    """The open cases that a quarantine of a worker holds up."""
+    """The open cases that a quarantine of a worker holds up; in the log, what a case was told last counts."""
     cases: dict[CaseId, None] = {}
     now = hub.runtime.clock.now()
     after = 0
     while True:
         query = EventQuery(
-            types=(WorkerQuarantined.name,),
+            types=(WorkerQuarantined.name, WorkerReleased.name),
             tenant=hub.tenant,
             definition=definition,
             worker=worker,
@@ -94,7 +114,11 @@ async def _cases(hub: Hospital, definition: str, worker: str) -> list[CaseId]:
             limit=PAGE,
         )
         page = await hub.runtime.store.log.query(query)
-        cases.update(dict.fromkeys(e.case for e in page if isinstance(e, WorkerQuarantined) and e.until > now))
+        for event in page:
+            if isinstance(event, WorkerQuarantined) and (event.until is None or event.until > now):
+                cases[event.case] = None
+            else:
+                cases.pop(event.case, None)
         if len(page) < PAGE:
             break
         after = page[-1].seq

@@ -63,7 +63,7 @@ class CaseState:
     """Everything a case is, between two events. `control`: the loop control's own part, kept apart from the facts.
 
     `anchors`, `occurred`: of the timer of a schedule, where it counts from, and its last occurrence; `quarantined`: workers,
-    and until when.
+    and until when; None for one that is suspended by hand.
     """
 
     id: CaseId
@@ -89,7 +89,7 @@ class CaseState:
     anchors: dict[TimerId, datetime] = field(default_factory=dict[TimerId, datetime])
     occurred: dict[TimerId, datetime] = field(default_factory=dict[TimerId, datetime])
     occurrences: dict[str, int] = field(default_factory=dict[str, int])
-    quarantined: dict[str, datetime] = field(default_factory=dict[str, datetime])
+    quarantined: dict[str, datetime | None] = field(default_factory=dict[str, datetime | None])
     stalled: tuple[str, ...] = ()
     held: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
     spending: Spending = field(default_factory=Spending)

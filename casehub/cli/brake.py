@@ -1,4 +1,4 @@
-"""The brake: `casehub suspend` and `casehub resume`, over all cases or those of a definition."""
+"""The brake: `casehub suspend` and `casehub resume`, over all cases, those of a definition, or a worker."""
 
 from __future__ import annotations
 
@@ -13,35 +13,45 @@ from casehub.errors import SettingsError
 
 All = Annotated[bool, Parameter(name="--all", help="Every case.")]
 Definition = Annotated[str | None, Parameter(help="The cases of this definition.")]
+Worker = Annotated[str | None, Parameter(help="This worker, in the cases of all definitions.")]
 Reason = Annotated[str, Parameter(help="Why; it is kept in the log.")]
 
 suspend_app = App(
     name="suspend",
     help_epilogue="""What runs goes on, and its results are taken; nothing new starts. Cases that
 wait are suspended as soon as they would move, and new ones begin suspended.
+A suspended worker is called in no case; another one of its capability is.
 It stays on when the worker process is started again.
 
 Examples:
   casehub suspend --all --reason "the bank's interface is down"
   casehub suspend --definition claim
+  casehub suspend --worker assess --reason "it books twice"
 for one case: casehub case suspend ID""",
 )
 
 
 @suspend_app.default
 async def suspend(
-    *, everything: All = False, definition: Definition = None, reason: Reason = "", common: Acting | None = None
+    *,
+    everything: All = False,
+    definition: Definition = None,
+    worker: Worker = None,
+    reason: Reason = "",
+    common: Acting | None = None,
 ) -> None:
     """Pull the brake: nothing new starts until it is released."""
     session = Session(common)
-    name = _which(everything, definition)
+    name = _which(everything, definition, worker)
     async with desk(session) as at:
         if isinstance(at.hub, ControlClient):
-            count = await at.hub.pull_brake(name, by=session.by, reason=reason)
+            count = await at.hub.pull_brake(name, worker=worker, by=session.by, reason=reason)
         else:
             await at.hub.drain("0s")  # nothing is to be started for the time of the verb
-            count = await at.hub.brake.pull(name, by=session.by, reason=reason)
-    session.printer.say(f"brake on {_words(name)}; {count} suspended that were at work")
+            count = await at.hub.brake.pull(name, worker=worker, by=session.by, reason=reason)
+    session.printer.say(
+        f"worker {worker} is suspended" if worker else f"brake on {_words(name)}; {count} suspended that were at work"
+    )
 
 
 resume_app = App(
@@ -51,30 +61,40 @@ resume_app = App(
 Examples:
   casehub resume --all
   casehub resume --definition claim
+  casehub resume --worker assess
 for one case: casehub case resume ID""",
 )
 
 
 @resume_app.default
 async def resume(
-    *, everything: All = False, definition: Definition = None, reason: Reason = "", common: Acting | None = None
+    *,
+    everything: All = False,
+    definition: Definition = None,
+    worker: Worker = None,
+    reason: Reason = "",
+    common: Acting | None = None,
 ) -> None:
     """Release the brake: the cases that it held go on."""
     session = Session(common)
-    name = _which(everything, definition)
+    name = _which(everything, definition, worker)
     async with desk(session) as at:
         if isinstance(at.hub, ControlClient):
-            count = await at.hub.release_brake(name, by=session.by, reason=reason)
+            count = await at.hub.release_brake(name, worker=worker, by=session.by, reason=reason)
         else:
             await at.hub.drain("0s")
-            count = await at.hub.brake.release(name, by=session.by, reason=reason)
-    session.printer.say(f"brake off {_words(name)}; {count} resumed")
+            count = await at.hub.brake.release(name, worker=worker, by=session.by, reason=reason)
+    session.printer.say(
+        f"worker {worker} is resumed; {count} cases held it" if worker else f"brake off {_words(name)}; {count} resumed"
+    )
 
 
-def _which(everything: bool, definition: str | None) -> str | None:
-    """The definition that is meant, None for all. Raises `SettingsError` unless one of both is said."""
-    if everything == (definition is not None):
-        raise SettingsError("say what to hold: --all, or --definition NAME; one case is 'casehub case suspend ID'")
+def _which(everything: bool, definition: str | None, worker: str | None) -> str | None:
+    """The definition that is meant, None for all or for a worker. Raises `SettingsError` unless one of the three is said."""
+    if everything + (definition is not None) + (worker is not None) != 1:
+        raise SettingsError(
+            "say what to hold: --all, --definition NAME, or --worker NAME; one case is 'casehub case suspend ID'"
+        )
     return definition
 
 

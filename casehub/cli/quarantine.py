@@ -15,7 +15,8 @@ from casehub.quarantines import quarantines
 list_app = App(
     name="list",
     help_epilogue="""A worker with quarantine= that keeps failing is left alone for a while. The
-list is that of the log: quarantines that hold up a case.
+list is that of the log: quarantines that hold up a case. One without an end is
+a worker that was suspended: see 'casehub suspend --worker'.
 
 Example:
   casehub quarantine list""",
@@ -31,7 +32,7 @@ async def list_quarantines(*, common: Common | None = None) -> None:
     session.printer.items(
         [{"definition": of, "worker": worker, "until": until} for (of, worker), until in found.items()],
         ("definition", "worker", "until"),
-        lambda item: (item["definition"], item["worker"], item["until"]),
+        lambda item: (item["definition"], item["worker"], item["until"] or "it is resumed"),
         empty="no worker is quarantined",
     )
 

@@ -33,10 +33,14 @@ class Pull:
 
 
 class Brake:
-    """The brakes of a hub that are on. `on`: by definition, `ALL` for every one."""
+    """The brakes of a hub that are on. `on`: by definition, `ALL` for every one; `workers`: those that are suspended.
+
+    What the latter come to in a case is a quarantine without an end.
+    """
 
     def __init__(self) -> None:
         self.on: dict[str, Pull] = {}
+        self.workers: dict[str, Pull] = {}
 
     def over(self, definition: str) -> Pull | None:
         """The brake that holds the cases of a definition."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from casehub.activation import Activation
 from casehub.binding import Binding, Worker
+from casehub.engine.quarantine import suspended
 from casehub.errors import Declined, Permanent
 from casehub.events import (
     Event,
@@ -77,7 +78,10 @@ def _then(
     """What follows, and the worker that takes over where one does."""
     if wanted is OnOutcome.REROUTE:
         left_out = {*state.firing(binding.name).excluded, activation.worker}
-        other = next((worker for worker in binding.workers if worker.name not in left_out), None)
+        others = [
+            worker for worker in binding.workers if worker.name not in left_out and not suspended(state, worker.name)
+        ]
+        other = next(iter(others), None)
         return (binding.policy.outcomes.exhausted, None) if other is None else (wanted, other)
     if wanted is OnOutcome.RETRY and (
         not repeatable or activation.attempt - activation.interruptions >= binding.policy.retry.attempts

@@ -15,7 +15,7 @@ from casehub.activation import Activation
 from casehub.engine.completions import completed, equal, visible
 from casehub.engine.failures import failed
 from casehub.engine.letters import discarded, retried
-from casehub.engine.quarantine import held, quarantined, released
+from casehub.engine.quarantine import held, quarantined, released, suspended
 from casehub.engine.timekeeping import strike
 from casehub.errors import CaseEndedError, InputRefusedError
 from casehub.events import (
@@ -70,7 +70,7 @@ class Intake:
         if self.state.version:
             raise InputRefusedError(f"case {self.state.id!r} has been started; give another case_id")
         yield CaseStarted(structure=self.structure.hash, by=input.by)
-        yield from quarantined(input.quarantined)
+        yield from quarantined(self.state, input.quarantined)
         if input.facts:
             yield ContextChanged(facts=input.facts, confidence=input.confidence or None, by=input.by)
         if input.held:
@@ -189,10 +189,13 @@ class Intake:
         """Start the next attempt of every activation that neither runs nor waits for its timer."""
         for activation in list(self.state.activations.values()):
             if activation.status is ActivationStatus.PENDING and f"retry:{activation.id}" not in self.state.timers:
+                worker = self._next_worker(activation)
+                if suspended(self.state, worker):
+                    continue
                 yield WorkerExecutionStarted(
                     binding=activation.binding,
                     activation=activation.id,
-                    worker=self._next_worker(activation),
+                    worker=worker,
                     attempt=activation.attempt + 1,
                 )
 

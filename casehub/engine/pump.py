@@ -261,7 +261,7 @@ class Pump:
         """Add the turn that an input leads to, or tell whoever waits what refuses it. Only who has the role may."""
         self._uncommitted = True
         try:
-            if self.runtime.brake.on or self.runtime.ward.held:
+            if self.runtime.brake.on or self.runtime.ward.held or self.live.state.quarantined:
                 self._give_notice(ticket.input, taken)
             taken.append((ticket, self.live.take(ticket.input)))
         except CaseHubError as error:

@@ -34,7 +34,8 @@ def at_rest(
     """
     if state.activations:  # all of them are with people
         return _waiting(state)
-    deferred = awaiting or _moved_by_a_timer(state, structure, loop, held_up=bool(eligible))
+    resumed = bool(eligible) and None in state.quarantined.values()  # once somebody resumes the worker
+    deferred = awaiting or resumed or _moved_by_a_timer(state, structure, loop, held_up=bool(eligible))
     steered = stages_wait(state, structure, loop)
     at_quiescence = structure.definition.at_quiescence
     if at_quiescence and not (eligible or deferred or steered):

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from casehub.engine.agenda import holds, touched
 from casehub.engine.children import expire_children, release_children, start_children
 from casehub.engine.people import clear_timers, close_tasks, delegate, set_timers
-from casehub.engine.quarantine import come_to_its_end
+from casehub.engine.quarantine import come_to_its_end, suspended, take_up_again
 from casehub.envelope import subtypes
 from casehub.events import (
     ContextChanged,
@@ -26,6 +26,7 @@ from casehub.events import (
     TimerSet,
     WorkerExecutionFinished,
     WorkerExecutionStarted,
+    WorkerReleased,
 )
 from casehub.goals import Milestone
 from casehub.lifecycle import ActivationStatus, MilestoneStatus, SlaStatus
@@ -95,7 +96,8 @@ def take_timer(state: CaseState, structure: Structure, event: TimerFired) -> Ite
         yield from come_to_its_end(state, event.timer)
     elif purpose == "retry" and state.status.active:
         for activation in state.activations.values():
-            if activation.id == name and activation.status is ActivationStatus.PENDING:
+            pending = activation.id == name and activation.status is ActivationStatus.PENDING
+            if pending and not suspended(state, activation.worker):
                 yield WorkerExecutionStarted(
                     binding=activation.binding,
                     activation=activation.id,
@@ -135,6 +137,7 @@ REACTORS: dict[type[Event], tuple[Reactor, ...]] = {
     TimerFired: (take_timer, expire_children),
     WorkerExecutionStarted: (delegate, start_children),
     **dict.fromkeys(subtypes(WorkerExecutionFinished), (close_tasks, release_children)),
+    WorkerReleased: (take_up_again,),
     HumanTaskCreated: (set_timers,),
     **dict.fromkeys(subtypes(HumanTaskEnded), (clear_timers,)),
 }

@@ -1,4 +1,4 @@
-"""The brake at the command line: with a worker process, without one, and over its restart."""
+"""The brake at the command line: with a worker process, without one, over its restart; over cases and over workers."""
 
 from __future__ import annotations
 
@@ -38,8 +38,26 @@ def test_without_a_worker_process_it_is_pulled_in_the_database(program: Program)
     assert program.inside("resume", "--all", *EVERYTHING).code == 2
 
 
+def test_a_worker_is_suspended_and_resumed_with_a_worker_process_and_without_one(program: Program) -> None:
+    with program.up("stories:flaky") as up:
+        done = program.inside("suspend", "--worker", "call", "--reason", "it books twice")
+        assert (done.code, done.out) == (0, "worker call is suspended\n"), done.err
+        assert "did you mean 'call'?" in program.inside("suspend", "--worker", "cal").err
+        program.inside("case", "start", "flaky", "--fact", "number=3", "--id", "three")
+        assert "call is suspended" in program.inside("case", "explain", "three").out
+        assert "it is resumed" in program.inside("quarantine", "list").out
+        assert up.stop() == 0
+    done = program.inside("resume", "--worker", "call", "--app", "stories:flaky")
+    assert (done.code, done.out) == (0, "worker call is resumed; 1 cases held it\n"), done.err
+    with program.up("stories:flaky"):
+        for _ in range(200):
+            if program.inside("case", "show", "three", "-o", "json").json["status"] == "COMPLETED":
+                break
+        assert program.inside("case", "show", "three", "-o", "json").json["status"] == "COMPLETED"
+
+
 @pytest.mark.parametrize("words", [(), ("--all", "--definition", "claim")])
 def test_what_to_hold_has_to_be_said(program: Program, words: tuple[str, ...]) -> None:
     for verb in ("suspend", "resume"):
         result = program.inside(verb, *words, *EVERYTHING)
-        assert (result.code, "--all, or --definition NAME" in result.err) == (2, True)
+        assert (result.code, "--all, --definition NAME, or --worker NAME" in result.err) == (2, True)
