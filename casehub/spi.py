@@ -293,6 +293,16 @@ class Clock(Protocol):
 
 
 class Executor(Protocol):
-    """Runs one attempt of a worker's function where that is right for it, and returns or raises what it does."""
+    """Runs one attempt of a worker's function where that is right for it, and returns or raises what it does.
 
-    async def run(self, function: Callable[..., Any], arguments: Mapping[str, Any], *, is_async: bool) -> Any: ...
+    `began`: to be called, on the event loop, when a sync function begins; its time limit counts from then.
+    """
+
+    async def run(
+        self,
+        function: Callable[..., Any],
+        arguments: Mapping[str, Any],
+        *,
+        is_async: bool,
+        began: Callable[[], None] | None = None,
+    ) -> Any: ...

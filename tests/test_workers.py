@@ -30,6 +30,7 @@ from casehub import (
     WorkerResultDropped,
 )
 from casehub.adapters.clock import VirtualClock
+from casehub.engine.executor import LocalExecutor
 from casehub.testing import CaseTestKit
 from tests.staging import Kept, idle
 
@@ -464,6 +465,30 @@ async def test_a_sync_worker_past_its_limit_is_left_behind_and_its_result_does_n
         await asyncio.to_thread(ended.wait, 5)
         await idle()
         assert "done" not in await case.context()
+
+
+async def test_the_time_of_a_sync_worker_does_not_run_while_it_waits_for_a_thread() -> None:
+    begun, gate = threading.Event(), threading.Event()
+
+    def work(a: int) -> int:
+        if a == 1:
+            begun.set()
+            gate.wait(5)
+        return a
+
+    d = one(work, timeout="30s", retry=Retry(1))
+    clock = VirtualClock()
+    async with CaseHub(d, clock=clock, store=Kept(), executor=LocalExecutor(threads=1)) as hub:
+        await hub.start(d, a=1)
+        await asyncio.to_thread(begun.wait, 5)
+        queued = await hub.start(d, a=2)
+        await idle()
+        with hub.watch(WorkerExecutionExpired, after=0) as events:
+            clock.move("30s")
+            await anext(events)  # the first, which has given its place to the second
+        gate.set()
+        assert (await queued.completed(timeout="5s"))["done"] == 2
+        assert await queued.log.query(WorkerExecutionExpired) == []
 
 
 async def test_a_sync_worker_that_blocks_keeps_nobody_from_leaving_the_hub() -> None:

@@ -38,14 +38,26 @@ class LocalExecutor:
         self._threads = threads
         self._limiter: anyio.CapacityLimiter | None = None
 
-    async def run(self, function: Callable[..., Any], arguments: Mapping[str, Any], *, is_async: bool) -> Any:
+    async def run(
+        self,
+        function: Callable[..., Any],
+        arguments: Mapping[str, Any],
+        *,
+        is_async: bool,
+        began: Callable[[], None] | None = None,
+    ) -> Any:
         if is_async:
             return await function(**arguments)
         if self._limiter is None:
             self._limiter = anyio.CapacityLimiter(self._threads)
-        return await anyio.to_thread.run_sync(
-            lambda: function(**arguments), abandon_on_cancel=True, limiter=self._limiter
-        )
+        loop = asyncio.get_running_loop()
+
+        def call() -> Any:
+            if began is not None:
+                loop.call_soon_threadsafe(began)
+            return function(**arguments)
+
+        return await anyio.to_thread.run_sync(call, abandon_on_cancel=True, limiter=self._limiter)
 
 
 class Attempt:
@@ -113,14 +125,18 @@ class Attempt:
             return None
         self._scope = scope
         try:
+            began = None
             if limit is not None:
                 seconds = limit.total_seconds()
-                self._alarm = self._wheel.alarm(seconds, self._expire)
+                if self.worker.is_async:
+                    self._set_alarm(execution, seconds)
+                else:  # once it has a thread
+                    began = partial(self._set_alarm, execution, seconds)
                 if execution is not None:
-                    execution.deadline = self._alarm.at
+                    execution.deadline = self._wheel.clock.monotonic() + seconds
                     execution.beat = partial(self._beat, execution, seconds)
             result.value = await executor.run(
-                self.worker.function, self._arguments(resources, execution), is_async=self.worker.is_async
+                self.worker.function, self._arguments(resources, execution), is_async=self.worker.is_async, began=began
             )
         except asyncio.CancelledError as error:
             # A cancellation that neither this scope nor the hub asked for comes from the worker itself: a failure of it.
@@ -183,8 +199,14 @@ class Attempt:
             return await self.questions.ask(asked, key)
         finally:
             limit = self.binding.policy.timeout
-            if limit is not None and not self.questions.parked and self._scope is not None:
-                self._alarm = self._wheel.alarm(limit.total_seconds(), self._expire)
+            if limit is not None and not self.questions.parked:
+                self._set_alarm(execution, limit.total_seconds())
+
+    def _set_alarm(self, execution: WorkerExecution | None, seconds: float) -> None:
+        """Let its time limit count from now."""
+        if self._scope is not None:
+            self._alarm = self._wheel.alarm(seconds, self._expire)
+            if execution is not None:
                 execution.deadline = self._alarm.at
 
     def _expire(self) -> None:

@@ -119,13 +119,22 @@ class ScriptedExecutor:
         self._scripts.insert(0, (worker.function, script))
         return script
 
-    async def run(self, function: Callable[..., Any], arguments: Mapping[str, Any], *, is_async: bool) -> Any:
+    async def run(
+        self,
+        function: Callable[..., Any],
+        arguments: Mapping[str, Any],
+        *,
+        is_async: bool,
+        began: Callable[[], None] | None = None,
+    ) -> Any:
         script = next((script for scripted, script in self._scripts if scripted == function), None)
         if script is None:
             given = await self._given(arguments)
             if is_async:
                 return await function(**given)
-            return await self._in_thread(function, given)
+            return await self._in_thread(function, given, began)
+        if began is not None:
+            began()
         try:
             result = script.next()
         except Permanent as error:
@@ -142,12 +151,14 @@ class ScriptedExecutor:
         """Wait until one of the sync functions that run has ended."""
         await self._ended.wait()
 
-    async def _in_thread(self, function: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
+    async def _in_thread(
+        self, function: Callable[..., Any], arguments: Mapping[str, Any], began: Callable[[], None] | None
+    ) -> Any:
         name = getattr(function, "__name__", repr(function))
         self.in_threads.append(name)
         self._ended.clear()
         try:
-            return await self._local.run(function, arguments, is_async=False)
+            return await self._local.run(function, arguments, is_async=False, began=began)
         finally:
             self.in_threads.remove(name)
             self._ended.set()
