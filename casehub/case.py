@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, Protocol, TypeVar, cast, get_args
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, Final, Literal, Protocol, TypeVar, cast, get_args
 
 from casehub.case_stage import CaseStage
 from casehub.context import CaseContext
@@ -15,6 +17,7 @@ from casehub.engine.runtime import Runtime
 from casehub.errors import (
     CaseCancelledError,
     CaseFaultedError,
+    CaseNotFoundError,
     CaseStalledError,
     FactError,
     InputRefusedError,
@@ -38,6 +41,8 @@ from casehub.subcases import Child
 from casehub.values import Plain, apart, snake_case
 
 T = TypeVar("T")
+LOOKED_AT: Final = 10
+"""How many of a case's open sub-cases are looked at to explain what it waits for."""
 Wait = Literal["turn", "first_wave", "quiescent"]
 
 
@@ -87,7 +92,17 @@ class Case:
 
     async def explain(self, binding: str | None = None) -> list[Explanation]:
         """Why a binding, or each, does or does not fire now. Raises `UnknownNameError` for a binding that is none."""
-        return await self._read(lambda live: live.explain(binding))
+        found = await self._read(lambda live: live.explain(binding))
+        for child in [each for each in await self.children() if each.status is None][:LOOKED_AT]:
+            with suppress(CaseNotFoundError):  # it is about to be started
+                if (await Case(child.id, self._hub).state()).stalled:
+                    found = [
+                        replace(each, text=f"{each.text}; {child.id} has stalled")
+                        if each.binding == child.binding
+                        else each
+                        for each in found
+                    ]
+        return found
 
     async def plan(self) -> PlanView | None:
         """What the loop control plans: agenda, focus, stages, notes. None for one that keeps no plan: choreography."""

@@ -192,6 +192,25 @@ async def test_a_sub_case_that_faults_is_started_anew_under_another_id_where_the
         assert [event.child for event in started] == ["l/inspect/1", "l/inspect/1~2"]
 
 
+async def test_a_case_that_waits_for_a_stalled_sub_case_says_so() -> None:
+    visit = CaseDefinition("visit", goal="report")
+
+    @visit.worker(writes="report")
+    async def report(address: str) -> str:
+        raise Permanent("no such place")
+
+    async with CaseTestKit(loan(visit)) as kit:
+        case = await kit.start("loan", address="nowhere", case_id="l1")
+        await kit.settle()
+        assert await case.status() is CaseStatus.WAITING
+        (why,) = await case.explain("inspect")
+        assert why.text == "waits for sub-case l1/inspect/1; l1/inspect/1 has stalled"
+        (letter,) = await kit.hub.dead_letters.list()
+        kit.script(report, "seen")
+        await kit.hub.dead_letters.retry(letter.id, by="user:ada")
+        assert (await case.completed())["decision"] == "approved, seen"
+
+
 async def test_a_quorum_that_cannot_be_reached_any_more_declines_the_activation_and_cancels_the_rest() -> None:
     async with CaseTestKit(portfolio(visits(), need=2)) as kit:
         case = await kit.start("portfolio", addresses=["nowhere", "B", "nowhere"], case_id="p")
