@@ -250,7 +250,6 @@ _KINDS: Final[Mapping[str, tuple[Any, str]]] = {
     "limit": (int, "a whole number"),
     "priority": (int, "a whole number"),
     "cost": ((int, float), "a number"),
-    "merge": (Callable, "a function, such as casehub.last_writer_wins"),
     "retry": (Retry, "Retry(...)"),
     "budget": (Budget, "Budget(...)"),
     "estimate": (Budget, "Budget(...)"),
@@ -269,6 +268,9 @@ def policy_of(options: PolicyOptions) -> Policy:
         given: object = options.get(option)
         if given is not None and not isinstance(given, kinds):
             raise SettingsError(f"{option}={given!r}: give {wanted}")
+    merge: object = options.get("merge", last_writer_wins)
+    if not callable(merge):
+        raise SettingsError(f"merge={merge!r}: give a function, such as casehub.last_writer_wins")
     span = options.get("timeout")
     limit = options.get("limit")
     if limit is not None and limit < 1:
