@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any, cast, get_args, get_origin
 
 from casehub.binding import Worker
-from casehub.errors import SettingsError
 from casehub.humantask import form_of
 from casehub.subcase import SubCase
 from casehub.values import snake_case, without_none
@@ -90,15 +89,6 @@ def offered_by(opener: Callable[..., Any], namespace: Mapping[str, Any]) -> Any:
             "its return annotation names no type to wire it by", "annotate it with AsyncIterator[Type] and yield one"
         )
     return offered[0]
-
-
-def model_of(inputs: object) -> type | None:
-    """The model that declares inputs. Raises `SettingsError` for what is no class."""
-    if inputs is None or isinstance(inputs, type):
-        return inputs
-    raise SettingsError(
-        f"inputs={inputs!r:.200}: give a class with a field an input: a pydantic model, dataclass or TypedDict"
-    )
 
 
 def named_types(given: Iterable[str | type] | Mapping[str, Any]) -> dict[str, Any]:

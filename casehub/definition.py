@@ -12,7 +12,7 @@ from typing import Any, TypeVar, Unpack, overload
 
 from casehub.activities import COMPLETE, Activity, Value, activity_of
 from casehub.binding import Binding, On, Worker, trigger_of
-from casehub.declared import declared, model_of, name_of, named_types, offered_by
+from casehub.declared import declared, name_of, named_types, offered_by
 from casehub.durations import Duration, duration
 from casehub.each import of_an_element, of_the_whole, whole
 from casehub.errors import Problem
@@ -66,7 +66,7 @@ class CaseDefinition:
         self.title = title or name
         self.completion = None if goal is None else as_expression(goal)
         self.at_quiescence = at_quiescence
-        self.inputs = model_of(inputs)
+        self.inputs = inputs
         self.facts = dict(facts or {})
         self.signals = named_types(signals)
         self.external = named_types(external)

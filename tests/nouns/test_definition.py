@@ -276,12 +276,6 @@ def test_an_inputs_model_says_what_is_wrong_with_which_field() -> None:
         started(reading(inputs=Claim))
 
 
-def test_inputs_that_are_no_model_are_refused() -> None:
-    given: Any = {"amount": int}
-    with pytest.raises(SettingsError, match=r"inputs=\{'amount': <class 'int'>\}: give a class with a field an input"):
-        CaseDefinition("d", inputs=given)
-
-
 def test_facts_of_a_class_are_started_with_as_objects_or_as_plain_data() -> None:
     d = CaseDefinition("d")
 
