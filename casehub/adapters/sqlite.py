@@ -15,14 +15,17 @@ from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import TypeVar
 
-from casehub.adapters.sqlite_group import prepare
+from casehub.adapters.migrations import Finding
+from casehub.adapters.readers import Readers
 from casehub.adapters.sqlite_log import Session
-from casehub.adapters.sqlite_readers import Readers
-from casehub.adapters.sqlite_schema import MIGRATIONS, Finding, check_database, schema_version
+from casehub.adapters.sqlite_readers import SQLiteReader
+from casehub.adapters.sqlite_schema import MIGRATIONS, check_database, schema_version
 from casehub.adapters.sqlite_tasks import find_tasks
-from casehub.adapters.sqlite_writer import Synchronous, Writer
+from casehub.adapters.sqlite_writer import SQLiteDatabase, Synchronous
+from casehub.adapters.writer import Writer
+from casehub.adapters.written import EVENT_BYTES
 from casehub.errors import SchemaError, SettingsError, StoreError, StoreOwnedError, StoreUnavailableError
 from casehub.events import CaseId, Event
 from casehub.query import By, CaseQuery, CaseSummary, EventLog, EventQuery
@@ -30,9 +33,6 @@ from casehub.spi import CommitResult, DueTimer, Turn
 from casehub.tasks import Task, TaskQuery
 
 T = TypeVar("T")
-
-EVENT_BYTES: Final = 1_048_576
-"""Largest body of one event, as JSON."""
 
 _locks: set[int] = set()
 """Descriptors of the lock files held; a forked child closes its copies, so that it cannot own what its parent owned."""
@@ -107,7 +107,7 @@ class SQLiteStore:
         self._event_bytes = event_bytes
         self._owner: _Ownership | None = None
         self._writer: Writer | None = None
-        self._readers: Readers | None = None
+        self._readers: Readers[Session] | None = None
 
     @property
     def log(self) -> EventLog:
@@ -128,13 +128,14 @@ class SQLiteStore:
         if self._readers is not None:
             raise StoreOwnedError(f"{self.path} is open already in this process; close the hub that uses it")
         path = self.path.resolve()  # SQLite follows links, and its neighbours are those of the file
-        self._readers = Readers(path, owned=not self.read_only)
+        self._readers = Readers("casehub-sqlite-reader", lambda: SQLiteReader(path, owned=not self.read_only))
         try:
             if self.read_only:
                 await self._verify()
             else:
                 self._owner = _Ownership(path)
-                self._writer = Writer(str(path), self._synchronous, published)
+                database = SQLiteDatabase(str(path), self._synchronous)
+                self._writer = Writer("casehub-sqlite-writer", database, published, self._event_bytes)
                 await self._writer.started()
         except BaseException as error:
             await self.close()
@@ -171,7 +172,7 @@ class SQLiteStore:
         writer = self._writing()
         if not turns:
             return []
-        return await writer.commit([prepare(turn, self._event_bytes) for turn in turns])
+        return await writer.commit(turns)
 
     async def bookmark(self, subscriber: str, seq: int | None = None, tenant: str = "default") -> int:
         if seq is None:

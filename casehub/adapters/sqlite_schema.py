@@ -13,52 +13,15 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from hashlib import sha256
 from typing import Final
 
+from casehub.adapters.migrations import Finding, Migration, version_of
 from casehub.errors import SchemaError
 
 APPLICATION_ID: Final = 0x43614873
 """Marks a file as a database of CaseHub (`file` and `PRAGMA application_id` show it)."""
 SAFE_VERSION: Final = (3, 51, 3)
 """The first SQLite release without the WAL-reset bug."""
-
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND: Final = timedelta(microseconds=1)
-
-
-def to_micros(at: datetime) -> int:
-    """Microseconds since 1970, exactly."""
-    return (at - _EPOCH) // _MICROSECOND
-
-
-def from_micros(micros: int) -> datetime:
-    """The time in UTC, exactly."""
-    return _EPOCH + timedelta(microseconds=micros)
-
-
-@dataclass(frozen=True, slots=True)
-class Migration:
-    """One step of the schema. A released one is never edited: databases remember its hash."""
-
-    version: int
-    name: str
-    sql: str
-
-    @property
-    def sha256(self) -> str:
-        return sha256(self.sql.encode()).hexdigest()
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """What a check found. `fault`: something is broken; otherwise it is advice."""
-
-    fault: bool
-    text: str
-
 
 MIGRATIONS: Final[Sequence[Migration]] = (
     Migration(
@@ -256,19 +219,7 @@ def schema_version(connection: sqlite3.Connection, path: str) -> int:
         if isinstance(error, sqlite3.OperationalError):
             raise
         raise SchemaError(f"{path}: not a SQLite database ({error}); use another path, or restore a backup") from error
-    known = {step.version: step for step in MIGRATIONS}
-    for version, name, digest in applied:
-        if version not in known:
-            raise SchemaError(
-                f"{path}: its schema is version {applied[-1][0]} ({applied[-1][1]}), and this CaseHub knows versions up to "
-                f"{MIGRATIONS[-1].version}; upgrade CaseHub, or use another database"
-            )
-        if known[version].sha256 != digest:
-            raise SchemaError(
-                f"{path}: migration {version} ({name}) is not the one of this CaseHub; use the release that made the "
-                "database, or restore a backup"
-            )
-    return applied[-1][0] if applied else 0
+    return version_of(applied, MIGRATIONS, path)
 
 
 def check_database(connection: sqlite3.Connection) -> Sequence[Finding]:

@@ -13,7 +13,7 @@ from typing import Any, Final
 from pydantic import TypeAdapter
 from pydantic_core import to_json
 
-from casehub.adapters.sqlite_schema import to_micros
+from casehub.adapters.written import to_micros
 from casehub.tasks import Task, TaskQuery, TaskStatus
 
 _NEVER: Final = 2**62

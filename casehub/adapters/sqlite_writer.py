@@ -1,26 +1,17 @@
-"""The one thread that writes a SQLite database: it takes all that is waiting and commits it as one group.
-
-While a group is on its way to the disk the next one gathers, so groups grow with the load by themselves, without a
-timer; the event loop hears of a group once. This thread alone moves the write-ahead log (WAL) into the database.
-"""
+"""How a SQLite database is written: one connection, which alone moves the write-ahead log (WAL) into the database."""
 
 from __future__ import annotations
 
-import asyncio
 import sqlite3
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from queue import Empty, SimpleQueue
+from collections.abc import Sequence
 from typing import Final, Literal
 
-from casehub.adapters.sqlite_group import Group, Known, Where, Written
+from casehub.adapters.group import Known
+from casehub.adapters.sqlite_group import SQLiteGroup
 from casehub.adapters.sqlite_schema import migrate, schema_version
-from casehub.adapters.sqlite_thread import LoopThread
+from casehub.adapters.writer import Database, Moment, Request, decide
 from casehub.errors import StoreError, StoreUnavailableError
-from casehub.spi import CommitResult, Committed, Refused, TooLarge, Turn
 
-GROUP_EVENTS: Final = 2_000
-"""A group takes no further request once it has this many events."""
 IDLE: Final = 0.1
 """Seconds without a request after which what is in the WAL moves into the database."""
 WAL_PAGES: Final = 16_000
@@ -33,128 +24,8 @@ BUSY: Final = 1.0
 Synchronous = Literal["FULL", "NORMAL"]
 
 
-@dataclass(slots=True, eq=False)
-class Request:
-    """What one caller wants written: turns, or a bookmark (tenant, subscriber, position).
-
-    A turn that was refused before it got here is its result already. Decided, it has `results` or an `error`.
-    """
-
-    answer: asyncio.Future[Sequence[CommitResult]]
-    turns: Sequence[Written | TooLarge | Refused] = ()
-    bookmark: tuple[str, str, int] | None = None
-    results: list[CommitResult] = field(default_factory=list)
-    error: StoreError | None = None
-
-    @property
-    def events(self) -> int:
-        return sum(len(turn.rows) for turn in self.turns if isinstance(turn, Written))
-
-
-class Writer:
-    """The writer as the event loop sees it: made, used and closed on the loop's thread.
-
-    `published` is called there with the committed turns, in commit order, before their callers hear of it.
-    """
-
-    def __init__(self, path: str, synchronous: Synchronous, published: Callable[[Sequence[Turn]], None]) -> None:
-        self._published = published
-        self._loop = asyncio.get_running_loop()
-        self._started: asyncio.Future[Exception | None] = self._loop.create_future()
-        self._waiting: SimpleQueue[Request | None] = SimpleQueue()
-        self._database = _Database(path, synchronous)
-        self._thread = LoopThread("casehub-sqlite-writer", self._serve)
-
-    async def started(self) -> None:
-        """Raises what kept it from opening the database."""
-        error = await self._started
-        if error is not None:
-            raise error
-
-    async def commit(self, turns: Sequence[Written | TooLarge | Refused]) -> Sequence[CommitResult]:
-        """A caller who is cancelled does not hear the answer; the turns are written, or not, all the same."""
-        request = Request(self._loop.create_future(), turns)
-        self._waiting.put(request)
-        return await request.answer
-
-    async def bookmark(self, tenant: str, subscriber: str, seq: int) -> None:
-        request = Request(self._loop.create_future(), bookmark=(tenant, subscriber, seq))
-        self._waiting.put(request)
-        await request.answer
-
-    async def close(self) -> None:
-        """Waits until everything is written that was asked for, and nothing is open any longer."""
-        self._waiting.put(None)
-        await self._thread.ended()
-
-    def _settle(self, group: Sequence[Request]) -> None:
-        turns: list[Turn] = []
-        for request in group:
-            for written, result in zip(request.turns, request.results, strict=False):  # none after an error
-                if isinstance(result, Committed) and isinstance(written, Written):
-                    written.turn.envelope.seq = result.seq
-                    turns.append(written.turn)
-        try:
-            if turns:
-                self._published(turns)
-        finally:
-            for request in group:
-                if request.answer.done():
-                    continue  # the caller was cancelled
-                if request.error is None:
-                    request.answer.set_result(request.results)
-                else:
-                    request.answer.set_exception(request.error)
-
-    # ---- from here on: in the writer's thread
-
-    def _serve(self, thread: LoopThread) -> None:
-        database = self._database
-        try:
-            database.connect()
-        except Exception as error:
-            database.disconnect()
-            thread.tell(_set_result, self._started, error)
-            return
-        thread.tell(_set_result, self._started, None)
-        while group := self._next():
-            database.write(group)
-            thread.tell(self._settle, group)
-            database.bound()
-        database.checkpoint("TRUNCATE")
-        database.disconnect()
-
-    def _next(self) -> list[Request]:
-        """All that is waiting, up to the bound; nothing at the end."""
-        waiting = self._waiting
-        try:
-            first = waiting.get(timeout=IDLE if self._database.pages else None)
-        except Empty:
-            self._database.checkpoint("PASSIVE")
-            first = waiting.get()
-        if first is None:
-            return []
-        group, events = [first], first.events
-        while events < GROUP_EVENTS:
-            try:
-                request = waiting.get_nowait()
-            except Empty:
-                break
-            if request is None:
-                waiting.put(None)  # nothing comes after it
-                break
-            group.append(request)
-            events += request.events
-        return group
-
-
-def _set_result(answer: asyncio.Future[Exception | None], error: Exception | None) -> None:
-    if not answer.done():
-        answer.set_result(error)
-
-
-class _Database:
-    """The connection that writes. After an error it is closed, and the next group opens another.
+class SQLiteDatabase(Database):
+    """The connection that writes a file.
 
     `pages`: how many the WAL may have that are not in the database yet, estimated.
     """
@@ -167,37 +38,11 @@ class _Database:
         self.pages = 0
         self._pages_allowed = WAL_PAGES
 
-    def write(self, group: Sequence[Request]) -> None:
-        """Gives every request its results or its error."""
-        try:
-            self._write(group)
-        except Exception as error:
-            self.disconnect()
-            if len(group) > 1 and not _unavailable(error):
-                for request in group:  # one of them cannot be written: the others can
-                    self._write_alone(request)
-            else:
-                for request in group:
-                    request.results, request.error = [], self._explained(error)
-
-    def _write_alone(self, request: Request) -> None:
-        try:
-            self._write([request])
-        except Exception as error:
-            self.disconnect()
-            request.results, request.error = [], self._explained(error)
-
-    def _write(self, requests: Sequence[Request]) -> None:
+    def transact(self, requests: Sequence[Request]) -> None:
         connection, known = self.connect()
-        group = Group(connection, known)
+        group = SQLiteGroup(known, connection=connection)
         connection.execute("BEGIN IMMEDIATE")
-        for request in requests:
-            if request.bookmark is not None:
-                group.bookmarks.append(request.bookmark)
-            failed: set[Where] = set()
-            request.results = [
-                group.decide(turn, failed) if isinstance(turn, Written) else turn for turn in request.turns
-            ]
+        decide(group, requests)
         group.flush()
         connection.execute("COMMIT")
         group.settle()
@@ -222,9 +67,17 @@ class _Database:
         if connection is not None:
             connection.close()  # rolls back what is open
 
-    def bound(self) -> None:
-        """Keep the WAL from growing without end under load."""
-        if self.pages >= self._pages_allowed:
+    @property
+    def patience(self) -> float | None:  # type: ignore[override]  # nobody sets it
+        return IDLE if self.pages else None
+
+    def tend(self, moment: Moment) -> None:
+        """Move the WAL into the database; under load only to keep it from growing without end."""
+        if moment == "end":
+            self.checkpoint("TRUNCATE")
+        elif moment == "idle":
+            self.checkpoint("PASSIVE")
+        elif self.pages >= self._pages_allowed:
             self.checkpoint("PASSIVE" if self.pages < WAL_PAGES_MOST else "RESTART")
 
     def checkpoint(self, mode: Literal["PASSIVE", "RESTART", "TRUNCATE"]) -> None:
@@ -239,20 +92,13 @@ class _Database:
         self.pages = 0 if moved == pages else pages
         self._pages_allowed = self.pages + WAL_PAGES  # not after every group while a reader holds pages back
 
-    def _explained(self, error: Exception) -> StoreError:
-        if _unavailable(error):
-            explained: StoreError = StoreUnavailableError(
+    def at_fault(self, error: Exception) -> bool:
+        return isinstance(error, (sqlite3.OperationalError, OSError)) or type(error) is sqlite3.DatabaseError
+
+    def explained(self, error: Exception) -> StoreError:
+        if self.at_fault(error):
+            return StoreUnavailableError(
                 f"{self._path}: {error}; whether the turns were written is unknown: see that the disk works and has room, "
                 "and load the case before going on"
             )
-        else:
-            explained = StoreError(
-                f"{self._path}: cannot be written: {type(error).__name__}: {error}; nothing of it was"
-            )
-        explained.__cause__ = error
-        return explained
-
-
-def _unavailable(error: Exception) -> bool:
-    """Whether the database is the reason, and not what was to be written."""
-    return isinstance(error, (sqlite3.OperationalError, OSError)) or type(error) is sqlite3.DatabaseError
+        return StoreError(f"{self._path}: cannot be written: {type(error).__name__}: {error}; nothing of it was")

@@ -9,7 +9,8 @@ from typing import Annotated, Protocol, runtime_checkable
 
 from cyclopts import App, Parameter
 
-from casehub.adapters.sqlite_schema import MIGRATIONS, Finding, schema_sql, schema_version
+from casehub.adapters.migrations import Finding
+from casehub.adapters.sqlite_schema import MIGRATIONS, schema_sql, schema_version
 from casehub.cli.options import Common, Session
 from casehub.cli.output import progress
 from casehub.cli.text import write

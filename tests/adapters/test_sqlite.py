@@ -15,10 +15,11 @@ from typing import Any
 import anyio
 import pytest
 
-from casehub.adapters import sqlite_group, sqlite_writer
+from casehub.adapters import group, sqlite_writer, writer
+from casehub.adapters.group import Known
 from casehub.adapters.sqlite import SQLiteStore
-from casehub.adapters.sqlite_group import Known
-from casehub.adapters.sqlite_writer import Request, _Database
+from casehub.adapters.sqlite_writer import SQLiteDatabase
+from casehub.adapters.writer import Request
 from casehub.errors import SchemaError, SettingsError, StoreError, StoreUnavailableError
 from casehub.events import EVENT_TYPES, CaseId, CaseStarted, ContextChanged, Event, GoalReached, TimerId
 from casehub.query import EventQuery
@@ -38,9 +39,9 @@ class TestSQLiteStoreWithMarksEverywhere(StoreContract):
 
     @pytest.fixture
     def store(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SQLiteStore:
-        monkeypatch.setattr(sqlite_group, "MARK_EVERY", 7)
-        monkeypatch.setattr(sqlite_group, "KNOWN_CASES", 3)
-        monkeypatch.setattr("casehub.adapters.sqlite_log.TAIL_BATCH", 10)
+        monkeypatch.setattr(group, "MARK_EVERY", 7)
+        monkeypatch.setattr(group, "KNOWN_CASES", 3)
+        monkeypatch.setattr("casehub.adapters.sql_log.TAIL_BATCH", 10)
         return SQLiteStore(tmp_path / "cases.db", synchronous="NORMAL")
 
 
@@ -49,7 +50,7 @@ class TestSQLiteStoreThatReadsAlong(StoreContract):
 
     @pytest.fixture
     def store(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SQLiteStore:
-        monkeypatch.setattr("casehub.adapters.sqlite_log.KINDS_MOST", 0)
+        monkeypatch.setattr("casehub.adapters.sql_log.KINDS_MOST", 0)
         return SQLiteStore(tmp_path / "cases.db", synchronous="NORMAL")
 
 
@@ -86,15 +87,15 @@ class Held:
 
 @contextmanager
 def held_writer(monkeypatch: pytest.MonkeyPatch) -> Iterator[Held]:
-    held, loop, write = Held(), asyncio.get_running_loop(), _Database.write
+    held, loop, write = Held(), asyncio.get_running_loop(), SQLiteDatabase.write
 
-    def waiting(self: _Database, group: Sequence[Request]) -> None:
+    def waiting(self: SQLiteDatabase, group: Sequence[Request]) -> None:
         held.sizes.append(len(group))
         loop.call_soon_threadsafe(held.taken.set)
         assert held.go.wait(30)
         write(self, group)
 
-    monkeypatch.setattr(_Database, "write", waiting)
+    monkeypatch.setattr(SQLiteDatabase, "write", waiting)
     try:
         yield held
     finally:
@@ -118,7 +119,7 @@ async def test_all_that_waits_is_committed_as_one_group(store: SQLiteStore, monk
 
 
 async def test_a_group_is_bounded(store: SQLiteStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sqlite_writer, "GROUP_EVENTS", 10)
+    monkeypatch.setattr(writer, "GROUP_EVENTS", 10)
     with held_writer(monkeypatch) as held:
         async with opened(store):
             turns = [Writing(f"c{n}").turn(*(GoalReached(goal="a") for _ in range(4))) for n in range(30)]
@@ -258,7 +259,7 @@ async def test_a_question_whose_asker_gave_up_is_dropped_quietly(store: SQLiteSt
 async def test_the_latest_time_is_known_again_after_opening(
     store: SQLiteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite_group, "MARK_EVERY", 7)
+    monkeypatch.setattr(group, "MARK_EVERY", 7)
     writing = Writing("c1")
     async with opened(store):
         await committed(store, writing.turn(GoalReached(goal="late"), at=AT + timedelta(hours=10)))
@@ -276,14 +277,14 @@ async def test_a_full_disk_fails_the_group_and_the_store_works_again_afterwards(
     store: SQLiteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pages = [0]
-    connect = _Database.connect
+    connect = SQLiteDatabase.connect
 
-    def limited(self: _Database) -> tuple[sqlite3.Connection, Known]:
+    def limited(self: SQLiteDatabase) -> tuple[sqlite3.Connection, Known]:
         connection, known = connect(self)
         connection.execute(f"PRAGMA max_page_count = {pages[0] or 1_000_000}")
         return connection, known
 
-    monkeypatch.setattr(_Database, "connect", limited)
+    monkeypatch.setattr(SQLiteDatabase, "connect", limited)
     one, two = Writing("c1"), Writing("c2")
     async with opened(store) as published:
         await committed(store, one.turn(CaseStarted()), two.turn(CaseStarted()))
@@ -348,13 +349,13 @@ async def test_in_an_idle_moment_the_wal_moves_into_the_database(
 ) -> None:
     monkeypatch.setattr(sqlite_writer, "IDLE", 0.01)
     loop, moved = asyncio.get_running_loop(), asyncio.Event()
-    checkpoint = _Database.checkpoint
+    checkpoint = SQLiteDatabase.checkpoint
 
-    def noticed(self: _Database, mode: Any) -> None:
+    def noticed(self: SQLiteDatabase, mode: Any) -> None:
         checkpoint(self, mode)
         loop.call_soon_threadsafe(moved.set)
 
-    monkeypatch.setattr(_Database, "checkpoint", noticed)
+    monkeypatch.setattr(SQLiteDatabase, "checkpoint", noticed)
     async with opened(store):
         await committed(store, Writing("c1").turn(ContextChanged(facts={"a": "x" * 100_000})))
         await asyncio.wait_for(moved.wait(), 30)
@@ -363,7 +364,7 @@ async def test_in_an_idle_moment_the_wal_moves_into_the_database(
 
 @pytest.mark.parametrize(("synchronous", "level"), [("FULL", 2), ("NORMAL", 1)])
 def test_the_connection_that_writes_is_set_up_for_what_is_promised(path: Path, synchronous: Any, level: int) -> None:
-    database = _Database(str(path), synchronous)
+    database = SQLiteDatabase(str(path), synchronous)
     connection, _ = database.connect()
     pragmas = {name: connection.execute(f"PRAGMA {name}").fetchone() for name in ("synchronous", "journal_mode", "wal_autocheckpoint", "mmap_size")}  # fmt: skip
     assert pragmas == {"synchronous": (level,), "journal_mode": ("wal",), "wal_autocheckpoint": (0,), "mmap_size": (0,)}

@@ -19,7 +19,7 @@ import pytest
 
 from casehub.adapters.sqlite import SQLiteStore
 from casehub.adapters.sqlite_log import Session
-from casehub.adapters.sqlite_readers import _Reader
+from casehub.adapters.sqlite_readers import SQLiteReader
 from casehub.errors import StoreError, StoreOwnedError, StoreUnavailableError
 from casehub.events import CaseId, CaseStarted, GoalReached
 from casehub.query import CaseQuery, EventQuery
@@ -238,7 +238,7 @@ async def test_an_answer_from_a_file_that_changed_under_it_is_asked_for_again(pa
                 other.execute("INSERT INTO subscribers VALUES ('default', 'pager', 1)")
         return answers[-1]
 
-    reader = _Reader(path, owned=False)
+    reader = SQLiteReader(path, owned=False)
     assert reader.answer(question) == 1
     assert answers == [0, 1]
     reader.close()

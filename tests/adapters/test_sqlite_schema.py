@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from casehub.adapters import sqlite, sqlite_schema
+from casehub.adapters.migrations import Migration
 from casehub.adapters.sqlite import SQLiteStore
-from casehub.adapters.sqlite_schema import MIGRATIONS, SAFE_VERSION, Migration, migrate, schema_sql, schema_version
+from casehub.adapters.sqlite_schema import MIGRATIONS, SAFE_VERSION, migrate, schema_sql, schema_version
 from casehub.errors import SchemaError
 from casehub.events import CaseStarted, ContextChanged, GoalReached
 from casehub.testing.event_logs import Writing, committed, opened
@@ -188,7 +189,7 @@ async def faults(store: SQLiteStore) -> Sequence[str]:
 
 
 async def test_a_sound_database_has_no_faults(store: SQLiteStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("casehub.adapters.sqlite_group.MARK_EVERY", 5)
+    monkeypatch.setattr("casehub.adapters.group.MARK_EVERY", 5)
     async with opened(store):
         assert await faults(store) == []
         one, two = Writing("c1"), Writing("c2")
@@ -215,7 +216,7 @@ async def test_a_sound_database_has_no_faults(store: SQLiteStore, monkeypatch: p
 async def test_a_check_finds(
     store: SQLiteStore, connection: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch, damage: str, fault: str
 ) -> None:
-    monkeypatch.setattr("casehub.adapters.sqlite_group.MARK_EVERY", 5)
+    monkeypatch.setattr("casehub.adapters.group.MARK_EVERY", 5)
     async with opened(store):
         one, two = Writing("c1"), Writing("c2")
         for _ in range(3):

@@ -1,0 +1,87 @@
+"""A few threads with a connection each, to ask a database without holding up the loop or the writer."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import Any, Final, Generic, TypeVar
+
+from casehub.adapters.loop_thread import LoopThread
+
+THREADS: Final = 2
+"""One long answer leaves a thread for the short ones."""
+
+S = TypeVar("S")
+T = TypeVar("T")
+
+
+class Reader(ABC, Generic[S]):
+    """One connection, made when it is needed; used and closed in one thread. Questions are functions of a session."""
+
+    @abstractmethod
+    def answer(self, question: Callable[[S], T]) -> T:
+        """The answer, all of it from one snapshot of the database. Raises `StoreUnavailableError`, and what the question raises."""
+
+    @abstractmethod
+    def close(self) -> None: ...
+
+
+_Job = tuple[Callable[[Any], Any], "asyncio.Future[Any]"]
+
+
+class Readers(Generic[S]):
+    """Threads start with the first question. `reader`: makes the reader of one."""
+
+    def __init__(self, name: str, reader: Callable[[], Reader[S]]) -> None:
+        self._name = name
+        self._reader = reader
+        self._loop = asyncio.get_running_loop()
+        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
+        self._threads: list[LoopThread] = []
+
+    async def ask(self, question: Callable[[S], T]) -> T:
+        """What the question returns or raises, called in a thread, all of it on one snapshot of the database."""
+        if not self._threads:
+            self._threads = [LoopThread(f"{self._name}-{n}", self._serve) for n in range(THREADS)]
+        answer: asyncio.Future[T] = self._loop.create_future()
+        self._jobs.put((question, answer))
+        return await answer
+
+    async def close(self) -> None:
+        """Waits until everything is answered that was asked, and nothing is open any longer."""
+        for _ in self._threads:
+            self._jobs.put(None)
+        cancelled: asyncio.CancelledError | None = None
+        for thread in self._threads:
+            try:
+                await thread.ended()
+            except asyncio.CancelledError as error:  # the others have to end too
+                cancelled = error
+        if cancelled is not None:
+            raise cancelled
+
+    # ---- from here on: in the threads
+
+    def _serve(self, thread: LoopThread) -> None:
+        reader = self._reader()
+        while (job := self._jobs.get()) is not None:
+            question, answer = job
+            value: Any = None
+            error: Exception | None = None
+            try:
+                value = reader.answer(question)
+            except Exception as failure:
+                error = failure
+            thread.tell(_settle, answer, value, error)
+        reader.close()
+
+
+def _settle(answer: asyncio.Future[Any], value: Any, error: Exception | None) -> None:
+    if answer.done():
+        return  # the caller was cancelled
+    if error is None:
+        answer.set_result(value)
+    else:
+        answer.set_exception(error)
