@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import replace
-from typing import Any, Final, Literal, Protocol, TypeVar, cast, get_args
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Literal, Protocol, TypeVar, cast, get_args
 
+from casehub.bus import Subscription
 from casehub.case_stage import CaseStage
 from casehub.context import CaseContext
 from casehub.decision import READ, Decision, DecisionReplay, decisions_of
@@ -17,6 +16,7 @@ from casehub.engine.runtime import Runtime
 from casehub.errors import (
     CaseCancelledError,
     CaseFaultedError,
+    CaseHubError,
     CaseNotFoundError,
     CaseStalledError,
     FactError,
@@ -25,7 +25,7 @@ from casehub.errors import (
     SettingsError,
     did_you_mean,
 )
-from casehub.events import CaseId, WorkerScheduled
+from casehub.events import CaseId, Event, WorkerScheduled
 from casehub.explanation import Explanation
 from casehub.fact_history import FactHistory
 from casehub.hindsight import replay_decisions
@@ -33,6 +33,7 @@ from casehub.inputs import Cancel, Input, Resume, Suspend, Write
 from casehub.lifecycle import CaseStatus
 from casehub.plan import PlanView
 from casehub.query import CaseLog
+from casehub.record import with_stalled
 from casehub.spi import LoopControl, Turn
 from casehub.state import CaseState
 from casehub.structure import Structure
@@ -41,8 +42,6 @@ from casehub.subcases import Child
 from casehub.values import Plain, apart, snake_case
 
 T = TypeVar("T")
-LOOKED_AT: Final = 10
-"""How many of a case's open sub-cases are looked at to explain what it waits for."""
 Wait = Literal["turn", "first_wave", "quiescent"]
 
 
@@ -92,17 +91,8 @@ class Case:
 
     async def explain(self, binding: str | None = None) -> list[Explanation]:
         """Why a binding, or each, does or does not fire now. Raises `UnknownNameError` for a binding that is none."""
-        found = await self._read(lambda live: live.explain(binding))
-        for child in [each for each in await self.children() if each.status is None][:LOOKED_AT]:
-            with suppress(CaseNotFoundError):  # it is about to be started
-                if (await Case(child.id, self._hub).state()).stalled:
-                    found = [
-                        replace(each, text=f"{each.text}; {child.id} has stalled")
-                        if each.binding == child.binding
-                        else each
-                        for each in found
-                    ]
-        return found
+        said, children = await self._read(lambda live: (live.explain(binding), live.state.children.open()))
+        return await with_stalled(said, children, self._hub.runtime.store, self._hub.tenant)
 
     async def plan(self) -> PlanView | None:
         """What the loop control plans: agenda, focus, stages, notes. None for one that keeps no plan: choreography."""
@@ -165,8 +155,34 @@ class Case:
         return await self._until(test, timeout, "complete")
 
     async def quiescent(self, timeout: Duration | None = None) -> CaseContext:
-        """Wait until no worker runs and nothing is being decided, or the case has ended; its facts then."""
-        return await self._until(_quiet, timeout, "come to rest")
+        """Wait until no worker runs and nothing is being decided, in it or in a sub-case that it waits for, or it has
+        ended; its facts then."""
+        return await self._within(self._rest, timeout, "come to rest")
+
+    async def _rest(self) -> CaseContext:
+        runtime = self._hub.runtime
+        with runtime.bus.subscribe(Event) as news:
+            while True:
+                context, children = await self._until(_quiet, None, "")
+                for child in children:
+                    if await self._moves(child, news):
+                        break
+                else:
+                    return context
+
+    async def _moves(self, child: Child, news: Subscription[Event]) -> bool:
+        """Whether an open sub-case was at work, which is waited for, or has still to begin, or to be heard of."""
+        try:
+            pump = await self._hub.pump(child.id)
+        except CaseNotFoundError:
+            return bool(await news.batch())
+        except CaseHubError:
+            return False  # it cannot be worked here
+        if await pump.read(lambda live: live.state.status.ended):
+            return bool(await news.batch())
+        version = await pump.read(lambda live: live.state.version)
+        await Case(child.id, self._hub)._rest()
+        return await pump.read(lambda live: live.state.version != version or live.state.status.ended)
 
     # ---- writing
 
@@ -262,11 +278,14 @@ class Case:
 
     async def _until(self, test: Callable[[LiveCase], T | None], timeout: Duration | None, what: str) -> T:
         pump = await self._hub.pump(self.id)
+        return await self._within(lambda: pump.until(test), timeout, what)
+
+    async def _within(self, wait: Callable[[], Awaitable[T]], timeout: Duration | None, what: str) -> T:
         if timeout is None:
-            return await pump.until(test)
+            return await wait()
         found: T | None = None
-        with pump.runtime.wheel.limit(duration(timeout)):
-            found = await pump.until(test)
+        with self._hub.runtime.wheel.limit(duration(timeout)):
+            found = await wait()
         if found is None:
             raise TimeoutError(
                 f"case {self.id!r} did not {what} within {timeout}; it goes on, ask it why with explain()"
@@ -303,9 +322,12 @@ def _context(live: LiveCase) -> CaseContext:
     return CaseContext(dict(live.state.facts), live.structure.types, live.state.version)
 
 
-def _quiet(live: LiveCase) -> CaseContext | None:
+def _quiet(live: LiveCase) -> tuple[CaseContext, Sequence[Child]] | None:
     state = live.state
-    return _context(live) if state.status.ended or not (state.at_work or state.deliberating) else None
+    if not state.status.ended and (state.at_work or state.deliberating):
+        return None
+    waited = [child for child in state.children.open() if child.waited and not child.cancelled]
+    return _context(live), () if state.status.ended else waited
 
 
 def _decided(live: LiveCase) -> set[Any] | None:

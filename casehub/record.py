@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import random
+from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Final
 
 from casehub.context import CaseContext
 from casehub.decision import Decision, decisions_of
 from casehub.engine.live import restore
 from casehub.errors import CaseNotFoundError, UnknownNameError, did_you_mean
 from casehub.events import CaseId, Event
-from casehub.explanation import Explanation
+from casehub.explanation import Explanation, Verdict
 from casehub.fact_history import FactHistory
 from casehub.plan import PlanView
 from casehub.query import CaseLog
 from casehub.spi import CaseStore, LoopControl, WorksStages
 from casehub.state import CaseState, fold
 from casehub.structure import Structure
+from casehub.subcases import Child
+
+LOOKED_AT: Final = 20
+"""Sub-cases, and theirs, that are read to tell what holds up a binding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,3 +84,30 @@ async def read_case(store: CaseStore, case: str, tenant: str = "default") -> Cas
     if not events:
         raise CaseNotFoundError(f"there is no case {case!r} in {store.describe()}; list them with 'casehub case list'")
     return CaseRecord(id, events, fold(id, events), store)
+
+
+async def with_stalled(
+    said: Sequence[Explanation], children: Sequence[Child], store: CaseStore, tenant: str
+) -> list[Explanation]:
+    """What is said of bindings, and of those that wait for sub-cases which nothing can move, why that is so."""
+    told: list[Explanation] = []
+    for each in said:
+        stuck = ""
+        if each.verdict is Verdict.IN_FLIGHT:
+            stuck = await _stuck([child for child in children if child.binding == each.binding], store, tenant)
+        told.append(replace(each, text=stuck) if stuck else each)
+    return told
+
+
+async def _stuck(children: Sequence[Child], store: CaseStore, tenant: str) -> str:
+    """Which of the sub-cases that are open, or of those that they wait for, nothing can move, and why; empty for none."""
+    asked = deque((child, f"waits for sub-case {child.id}, which") for child in children if child.status is None)
+    for _ in range(LOOKED_AT):
+        if not asked:
+            break
+        child, said = asked.popleft()
+        state = fold(child.id, await store.load(child.id, tenant))
+        if state.stalled:
+            return f"{said} is stalled: {'; '.join(state.stalled)}"
+        asked += [(c, f"{said} waits for sub-case {c.id}, which") for c in state.children.open() if c.waited]
+    return ""

@@ -20,8 +20,10 @@ from casehub.errors import CaseNotFoundError, SettingsError, UnknownNameError, d
 from casehub.events import CaseId
 from casehub.explanation import Explanation
 from casehub.query import CaseQuery, CaseSummary, EventQuery
-from casehub.record import CaseRecord, read_case
+from casehub.record import CaseRecord, read_case, with_stalled
 from casehub.spi import CaseStore
+from casehub.subcase import parent_of
+from casehub.subcases import Child
 from casehub.values import ABSENT
 
 WIDTH = 100
@@ -163,6 +165,8 @@ def show(printer: Printer, record: CaseRecord) -> None:
     ]
     if state.reason:
         about.append(("reason", state.reason))
+    if (parent := parent_of(state.id)) is not None:
+        about.append(("parent", parent))
     if state.goals:
         about.append(("goals reached", ", ".join(state.goals)))
     about += [("milestone", f"{name} {each.status}, SLA {each.sla}") for name, each in state.milestones.items()]
@@ -173,6 +177,7 @@ def show(printer: Printer, record: CaseRecord) -> None:
         if each.id in at_work
     ]
     about += [("task", f"{task.title} ({task.where})") for task in state.tasks.open.values()]
+    about += [("sub-case", _child_line(child)) for child in state.children.known.values()]
     about += [("timer", f"{timer} at {due:%Y-%m-%d %H:%M:%SZ}") for timer, due in state.timers.items()]
     about += [("stalled", reason) for reason in state.stalled]
     printer.table(("", ""), about, heading=False)
@@ -204,8 +209,26 @@ def case_json(record: CaseRecord) -> dict[str, Any]:
             if each.id in at_work
         ],
         "tasks": list(state.tasks.open),
+        "parent": parent_of(state.id),
+        "children": [
+            {
+                "case": child.id,
+                "definition": child.definition,
+                "binding": child.binding,
+                "status": child.status,
+                "waited": child.waited,
+                "cancelled": child.cancelled,
+            }
+            for child in state.children.known.values()
+        ],
         "timers": dict(state.timers),
     }
+
+
+def _child_line(child: Child) -> str:
+    """A sub-case that is open, or counts still, on a line."""
+    told = ", told to end" if child.cancelled else "" if child.waited else ", not waited for"
+    return f"{child.id} of {child.definition}, {child.status or 'open'}{told}"
 
 
 facts_app = App(
@@ -334,7 +357,8 @@ async def _explained(session: Session, id: str, binding: str | None) -> list[Exp
             raise UnknownNameError(
                 f"case {id!r} is of definition {name!r}, which {worked.app} lacks; {did_you_mean(name, hub.structures)}"
             )
-        return record.explain(hub.structures[name], hub.loop_of(name), binding)
+        said = record.explain(hub.structures[name], hub.loop_of(name), binding)
+        return await with_stalled(said, list(record.state.children.known.values()), store, session.settings.tenant)
 
 
 def explanation_json(explanation: Explanation) -> dict[str, Any]:

@@ -170,3 +170,23 @@ async def gather(evidense: str, source: str) -> str:
 
 
 broken.goal("unreachable", lambda nowhere: True)
+
+
+# ---- a case that waits for another, which waits for somebody or is stuck
+
+inquiry = CaseDefinition("inquiry", goal="answer", signals={"heard": str})
+
+
+@inquiry.sub_case(payment, writes="paid")
+def pay_first(heard: str) -> dict[str, float]:
+    return {"amount": 3.0}
+
+
+@inquiry.sub_case(stuck, name="dig", writes="found", takes="answer")
+def dig(heard: str) -> dict[str, str]:
+    return {"question": heard}
+
+
+@inquiry.worker(writes="answer")
+async def conclude(paid: str, found: str) -> str:
+    return f"{paid} {found}"

@@ -383,3 +383,27 @@ def test_a_hub_with_a_database_of_its_own_keeps_it(program: Program) -> None:
 def test_common_options_may_stand_before_the_command(program: Program) -> None:
     start(program, "claim", "c", "document=Ada")
     assert program.inside("-o", "json", "--db", "casehub.db", "case", "list").json["items"][0]["case"] == "c"
+
+
+def test_a_case_is_shown_with_its_sub_cases_and_what_holds_these_up(program: Program) -> None:
+    app = ("--app", "stories:inquiry")
+    program.inside("case", "start", "stories:inquiry", "--fact", "heard=why", "--id", "i")
+    program.inside("case", "signal", "i", "heard=why", *app)
+    shown = program.inside("case", "show", "i").out
+    assert "i/pay_first/1 of payment, open" in shown
+    assert "i/dig/1 of stuck, open" in shown
+    data = program.inside("case", "show", "i", "-o", "json").json
+    assert data["parent"] is None
+    assert [(child["case"], child["waited"]) for child in data["children"]] == [
+        ("i/pay_first/1", True),
+        ("i/dig/1", True),
+    ]
+    child = program.inside("case", "show", "i/dig/1")
+    assert "parent" in child.out
+    assert program.inside("case", "show", "i/dig/1", "-o", "json").json["parent"] == "i"
+    said = {e["binding"]: e["text"] for e in program.inside("case", "explain", "i", *app, "-o", "json").json["items"]}
+    assert said["pay_first"] == "waits for sub-case i/pay_first/1"
+    assert said["dig"].startswith("waits for sub-case i/dig/1, which is stalled: take_notes: UNCHANGED")
+    assert "nobody knows why" in said["dig"]
+    assert program.inside("case", "cancel", "i", *app).code == 0
+    assert {c["status"] for c in program.inside("case", "list", "-o", "json").json["items"]} == {"CANCELLED"}

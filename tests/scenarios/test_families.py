@@ -22,6 +22,7 @@ from casehub import (
     HumanTask,
     LimitError,
     Limits,
+    Permanent,
     Retry,
     StoreUnavailableError,
     SubCaseEnded,
@@ -345,3 +346,70 @@ async def test_a_long_log_without_sub_cases_is_not_read_to_start_the_first() -> 
         await idle()
         await seen(hub, "l/inspect/1", "a house")
         assert await the_end(hub.case("l")) is CaseStatus.COMPLETED
+
+
+async def test_a_case_says_which_sub_case_of_its_sub_cases_is_stalled_and_why() -> None:
+    stuck = CaseDefinition("stuck", goal="report", signals={"hint": str})
+
+    @stuck.worker(writes="report")
+    async def look(address: str, key: str) -> str:
+        return f"{address} {key}"
+
+    @stuck.worker(writes="key")
+    async def find_key(address: str) -> str:
+        raise Permanent("it is lost")
+
+    stuck.signals.clear()
+    middle = CaseDefinition("middle", goal="report")
+
+    @middle.sub_case(stuck, writes="report")
+    def go(address: str) -> dict[str, str]:
+        return {"address": address}
+
+    async with CaseTestKit(loan(middle)) as kit:
+        case = await kit.start("loan", address="A", case_id="l")
+        await idle()
+        (said,) = await case.explain("inspect")
+        assert said.text.startswith(
+            "waits for sub-case l/inspect/1, which waits for sub-case l/inspect/1/go/1, which is stalled: look: "
+        )
+        assert "it is lost" in said.text
+        await kit.hub.case("l/inspect/1/go/1").cancel(reason="no key")
+        await idle()
+        (said,) = await case.explain("inspect")
+        assert said.text.startswith("waits for sub-case l/inspect/1, which is stalled: go: ")
+
+
+async def test_a_case_comes_to_rest_when_the_sub_cases_that_it_waits_for_have() -> None:
+    async with CaseHub(estate(need=2, rest="cancel")) as hub:
+        case = await hub.start("estate", sites=["A", "B", "C"], case_id="e")
+        await case.quiescent("5s")
+        visits = await hub.cases(definition="visit", status=CaseStatus.WAITING)
+        assert [each.case for each in visits] == [
+            "e/left/1/inspect/1.3",
+            "e/left/1/inspect/1.2",
+            "e/left/1/inspect/1.1",
+            "e/right/1",
+        ]
+        for child in ("e/left/1/inspect/1.1", "e/right/1", "e/left/1/inspect/1.3"):
+            await seen(hub, child, "x")
+        await case.quiescent("5s")
+        assert await case.status() is CaseStatus.COMPLETED
+
+
+async def test_a_sub_case_at_work_is_waited_for_no_longer_than_the_limit() -> None:
+    slow = CaseDefinition("visit", goal="report")
+
+    @slow.worker(writes="report")
+    async def report(address: str) -> str:
+        await asyncio.Event().wait()
+        return address
+
+    async with CaseTestKit(loan(slow)) as kit:
+        case = await kit.start("loan", address="A")
+        resting = asyncio.ensure_future(case.quiescent("5s"))
+        await idle()
+        assert not resting.done()
+        kit.clock.move("5s")
+        with pytest.raises(TimeoutError, match="did not come to rest within 5s"):
+            await resting
