@@ -62,7 +62,8 @@ class Quarantines:
         if not await released(self._hub, definition, worker, by=by, reason=reason) and hold is None:
             known = [name for of, name in self.held if of == definition]
             raise InputRefusedError(
-                f"worker {worker!r} of definition {definition!r} is not quarantined; {did_you_mean(worker, known)}"
+                f"worker {worker!r} of definition {definition!r} is not quarantined; "
+                f"{did_you_mean(worker, known) if known else 'no worker of it is'}"
             )
 
 

@@ -193,7 +193,7 @@ async def test_it_is_ended_before_its_time_in_every_case_that_it_holds_up() -> N
         assert [(await case.completed())["risk"] for case in held] == [2] * 5
         (event,) = await held[0].log.query(WorkerReleased)
         assert (event.by, event.reason) == ("user:ada", "it is back")
-        with pytest.raises(InputRefusedError, match="is not quarantined"):
+        with pytest.raises(InputRefusedError, match="is not quarantined; no worker of it is"):
             await hub.quarantine.release("claim", "assess")
 
 
