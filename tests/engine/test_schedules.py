@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import make_dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -113,7 +114,7 @@ def test_without_signals_too_it_waits_and_then_stalls_when_no_time_is_left_to_wa
     async def finish(nothing: int) -> int:
         return nothing
 
-    d.inputs = dict
+    d.inputs = make_dataclass("Nothing", [])  # nobody brings anything
     core = Core(d)
     core.start()
     assert core.status is CaseStatus.WAITING
