@@ -310,7 +310,7 @@ def raise_outcome(state: CaseState) -> None:
 
     Raises `CaseStalledError`, `CaseFaultedError` or `CaseCancelledError`.
     """
-    if state.stalled:
+    if state.stalled and not state.deliberating:  # who is asked again may yet move it
         raise CaseStalledError(state.id, state.stalled)
     if state.status is CaseStatus.FAULTED:
         raise CaseFaultedError(state.id, state.reason)

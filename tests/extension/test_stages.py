@@ -679,16 +679,24 @@ async def test_a_stage_that_changes_is_a_reason_to_ask_the_strategy_again(verb: 
     d.milestone("reviewed", present("never"))
     d.stage("review", "reviewed", manual=True)
     asked: list[StageStatus] = []
+    thought = asyncio.Event()
+    thought.set()
 
     class WaitsForTheStage:
         async def select(self, plan: CasePlanModel, case: CaseView, eligible: Sequence[Binding]) -> Answer:
             asked.append(plan.stages["review"])
+            await thought.wait()
             return () if plan.stages["review"] is StageStatus.PENDING else eligible
 
     async with CaseTestKit(d, loop=PlanningStrategyLoopControl(WaitsForTheStage())) as kit:
         case = await kit.start(d, x=1)
         await kit.settle()
         assert kit.events(case, CaseStalled)
+        thought.clear()
         await case.stage("review").steer(StageVerb(verb))
-        assert (await case.completed())["done"] == 1
+        completed = asyncio.create_task(case.completed())
+        await idle()
+        assert not completed.done()  # it has stalled, and is being decided on again
+        thought.set()
+        assert (await completed)["done"] == 1
         assert len(asked) == 2
