@@ -7,7 +7,7 @@ is an event; what runs next is decided at one awaited hook. Read on, from the ou
     case         a case from the outside
     definition   what a kind of case is made of: workers, bindings, goals, milestones
     subcase      work that is a case of its own; family: how cases and their sub-cases hear of each other
-    humantask    what to ask of people; worklist: what they have to do
+    humantask    what to ask of people; worklist: what they have to do; gate: what they approve before it is done
     context      the facts
     events       what has happened
     spi          every contract: stores, loop controls, clocks
@@ -17,6 +17,7 @@ is an event; what runs next is decided at one awaited hook. Read on, from the ou
 
 from __future__ import annotations
 
+from casehub.actions import ActionApproved, ActionEvent, ActionHeld, ActionPlanned, ActionRejected
 from casehub.binding import Binding, Signal, Worker
 from casehub.bus import Subscription
 from casehub.case import Case
@@ -114,6 +115,7 @@ from casehub.events import (
 )
 from casehub.explanation import Explanation, Verdict
 from casehub.fact_history import FactHistory
+from casehub.gate import Gate, GateAnswer, Planned
 from casehub.goals import GoalExpression, all_of, any_of
 from casehub.hub import CaseHub
 from casehub.humantask import HumanTask
@@ -166,6 +168,11 @@ from casehub.worklist import Worklist
 
 __all__ = [
     "ABSENT",
+    "ActionApproved",
+    "ActionEvent",
+    "ActionHeld",
+    "ActionPlanned",
+    "ActionRejected",
     "ActivationId",
     "ActivationStatus",
     "Answer",
@@ -234,6 +241,8 @@ __all__ = [
     "Fact",
     "FactError",
     "FactHistory",
+    "Gate",
+    "GateAnswer",
     "GoalExpression",
     "GoalReached",
     "HubClosedError",
@@ -273,6 +282,7 @@ __all__ = [
     "Permanent",
     "PlanItem",
     "PlanView",
+    "Planned",
     "Problem",
     "Quarantine",
     "QuarantineEvent",

@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from casehub.actions import Action, ActionEvent, ActionHeld, ActionPlanned, ActionRejected
 from casehub.context import Fact
 from casehub.events import ActivationId
 from casehub.lifecycle import ActivationStatus, MilestoneStatus, SlaStatus
 from casehub.task_events import TaskId
+from casehub.tasks import Task
 from casehub.values import Plain
 
 
@@ -18,7 +20,8 @@ class Activation:
     """One activation in flight. `facts`: what it reads, as it was when it was made, for all its attempts.
 
     `attempt` counts from 1; `interruptions` of them ended with the process that ran them, `parks` of these
-    while it waited for people. `answers`: to what its worker asked, by task. `due`: of a schedule's.
+    while it waited for people. `answers`: to what its worker asked, by task. `due`: of a schedule's. `action`: what it has planned,
+    until that is rejected; `plans`: how often it has.
     """
 
     id: ActivationId
@@ -32,6 +35,29 @@ class Activation:
     answers: dict[TaskId, Plain] = field(default_factory=dict[TaskId, Plain])
     status: ActivationStatus = ActivationStatus.PENDING
     due: datetime | None = None
+    action: Action | None = None
+    plans: int = 0
+
+    def answer(self, task: Task) -> None:
+        """Take in what somebody has answered."""
+        if task.ask:
+            self.answers[task.id] = task.answer
+        elif self.action is not None and isinstance(task.answer, dict) and task.answer.get("approved") is True:
+            self.action.approved_by.append(task.assignee)
+
+    def take(self, event: ActionEvent) -> None:
+        """Take in what becomes of a planned action. The attempts that carry it out are counted from one again."""
+        if isinstance(event, ActionPlanned):
+            self.action = Action(event.action, event.title)
+            self.plans += 1
+            self.parks += self.attempt - self.interruptions
+            self.interruptions = self.attempt
+        elif isinstance(event, ActionRejected):
+            self.action = None
+        elif self.action is not None and isinstance(event, ActionHeld):
+            self.action.needed = event.approvals
+        elif self.action is not None:
+            self.action.approved, self.status = True, ActivationStatus.PENDING
 
 
 @dataclass(slots=True)

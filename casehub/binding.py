@@ -8,6 +8,7 @@ from typing import Any
 
 from casehub.errors import SettingsError
 from casehub.events import Event
+from casehub.gate import Gate
 from casehub.policies import Policy
 from casehub.schedule import Schedule
 from casehub.sentry import Sentry
@@ -25,7 +26,7 @@ class Worker:
     a coroutine function; others run in a thread. `looks_in`: it asks for its execution or the view of its case.
     `computes`: what it does, where that is an expression rather than code; it is part of the structure. `form`: of the
     answer where people do the work: then the function says what to ask them. `sub_case`: where cases of another definition
-    do it: then the function says what they start with.
+    do it: then the function says what they start with. `gate`: where it plans an action and `performer`, whose first parameter is that, does it.
     """
 
     name: str
@@ -38,6 +39,8 @@ class Worker:
     looks_in: bool = False
     computes: str = ""
     form: FactType | None = None
+    gate: Gate[Any] | None = None
+    performer: Worker | None = None
     sub_case: SubCase | None = None
 
     @property

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast, get_args, get_origin
 
 from casehub.binding import Worker
+from casehub.errors import FactError
+from casehub.gate import Gate, Planned
 from casehub.humantask import form_of
 from casehub.subcase import SubCase
-from casehub.values import snake_case, without_none
-from casehub.wiring import WiringError, signature_of
+from casehub.values import FactType, snake_case, type_name, without_none
+from casehub.wiring import Parameter, Source, WiringError, signature_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +35,10 @@ def declared(
     *,
     people: bool = False,
     sub_case: Callable[[Any], SubCase] | None = None,
+    gate: Gate[Any] | None = None,
 ) -> Declared:
-    """The worker that a function is. `people`: they do the work; `sub_case`: what does it, by the return annotation.
+    """The worker that a function is. `people`: they do the work; `sub_case`: what does it, by the return annotation; `gate`:
+    what stands between what it plans and its being done.
 
     Raises `WiringError` for a signature that cannot be wired.
     """
@@ -46,6 +50,7 @@ def declared(
         returned = form.annotation
     elif cases is not None:
         returned = Any
+    performer, returned = _performed(returned, gate, namespace)
     mapping = not people and _is_mapping(without_none(returned))
     unsaid = False
     if isinstance(writes, str):
@@ -62,9 +67,67 @@ def declared(
         facts = ()
         unsaid = True
     worker = Worker(
-        name, function, parameters, facts, mapping, capability, _is_async(function), form=form, sub_case=cases
+        name,
+        function,
+        parameters,
+        facts,
+        mapping,
+        capability,
+        _is_async(function),
+        form=form,
+        sub_case=cases,
+        gate=gate,
+        performer=performer,
     )
     return Declared(worker, Any if mapping else without_none(returned), unsaid)
+
+
+def _performed(returned: Any, gate: Gate[Any] | None, namespace: Mapping[str, Any]) -> tuple[Worker | None, Any]:
+    """What carries out the actions that a worker plans, and what that returns. Raises `WiringError`."""
+    plan = without_none(returned)
+    action = get_args(plan)[0] if get_origin(plan) is Planned else None
+    if gate is None:
+        if action is not None or plan is Planned:
+            raise WiringError(
+                "it plans an action, and nothing says who may approve it and what carries it out",
+                "give gate=Gate(carry_out, ...)",
+            )
+        return None, returned
+    if action is None:
+        raise WiringError(
+            "it has a gate, and its return annotation names no planned action",
+            "annotate it with Planned[Action] and return Planned(action, title)",
+        )
+    name = name_of(gate.perform)
+    first, *others = _of_actions(gate.perform, "carries out", action, namespace)
+    if inspect.isfunction(gate.risk):
+        _of_actions(gate.risk, "judges", action, namespace)
+    try:
+        first = replace(first, source=Source.ACTION, type=FactType(action))
+    except FactError as error:
+        raise WiringError(f"its action: {error}", "use a dataclass, a pydantic model or a plain type") from None
+    result = signature_of(gate.perform, namespace)[1]
+    return Worker(name, gate.perform, (first, *others), (), is_async=_is_async(gate.perform)), result
+
+
+def _of_actions(
+    function: Callable[..., Any], verb: str, action: Any, namespace: Mapping[str, Any]
+) -> tuple[Parameter, ...]:
+    """The parameters of a function of actions. Raises `WiringError` where the first is no such action."""
+    parameters, name = signature_of(function, namespace)[0], name_of(function)
+    if not parameters:
+        raise WiringError(f"{name} {verb} its actions and takes none", "let its first parameter be the action")
+    wanted = parameters[0].annotation
+    if wanted not in (Any, object, action) and not _is_a(action, wanted):
+        raise WiringError(
+            f"it plans {type_name(action)}, and {name} {verb} {type_name(wanted)}",
+            f"let the first parameter of {name} be the action",
+        )
+    return parameters
+
+
+def _is_a(kind: Any, other: Any) -> bool:
+    return isinstance(kind, type) and isinstance(other, type) and issubclass(kind, other)
 
 
 def name_of(function: Callable[..., Any]) -> str:

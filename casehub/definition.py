@@ -16,6 +16,7 @@ from casehub.declared import declared, name_of, named_types, offered_by
 from casehub.durations import Duration, duration
 from casehub.each import of_an_element, of_the_whole, whole
 from casehub.errors import Problem
+from casehub.gate import Gate
 from casehub.goals import Goal, GoalExpression, Milestone, as_expression
 from casehub.humantask import HumanTask
 from casehub.policies import UNREPEATED, Budget, Limits, OnOutcome, PolicyOptions, policy_of
@@ -103,6 +104,7 @@ class CaseDefinition:
         on: On | Sequence[On] = (),
         each: str | None = None,
         capability: str = "",
+        gate: Gate[Any] | None = None,
         **policy: Unpack[PolicyOptions],
     ) -> Callable[[F], F]: ...
     def worker(
@@ -116,6 +118,7 @@ class CaseDefinition:
         on: On | Sequence[On] = (),
         each: str | None = None,
         capability: str = "",
+        gate: Gate[Any] | None = None,
         **policy: Unpack[PolicyOptions],
     ) -> F | Callable[[F], F]:
         """Declare a worker, and a binding of the same name that runs it.
@@ -126,12 +129,12 @@ class CaseDefinition:
         it one of several alternatives: declare their binding with `binding(name, capability=...)`.
 
         `each` names a list: the work is done once for every element, which is the first parameter, and what it writes is
-        the list of the results, in the same order (see `casehub.each`).
+        the list of the results, in the same order (see `casehub.each`). `gate`: what its actions pass (see `casehub.gate`).
         """
         namespace = namespace_of_caller()
 
         def declare(function: F) -> F:
-            worker = self._worker(function, name, writes, capability, namespace)
+            worker = self._worker(function, name, writes, capability, namespace, gate=gate)
             self._declare(worker, when, on, policy, namespace, each)
             return function
 
@@ -361,10 +364,11 @@ class CaseDefinition:
     def _worker(
         self, function: Callable[..., Any], name: str | None, writes: str | Sequence[str] | None, capability: str,
         namespace: Mapping[str, Any], *, people: bool = False, sub_case: Callable[[Any], SubCase] | None = None,
+        gate: Gate[Any] | None = None,
     ) -> Worker | None:  # fmt: skip
         name = name or name_of(function)
         try:
-            found = declared(function, name, writes, capability, namespace, people=people, sub_case=sub_case)
+            found = declared(function, name, writes, capability, namespace, people=people, sub_case=sub_case, gate=gate)
         except WiringError as error:
             self._problem(f"worker {name!r}", error)
             return None

@@ -79,12 +79,13 @@ class Returned(Input):
     """An attempt came back. Exactly one of `value`, `error` and `expired` (seconds) says how.
 
     `value` is what the worker returned, not yet made plain: whether it fits is decided in the turn. `author`: who wrote
-    it, empty for the worker.
+    it, empty for the worker. `held`: of a planned action, why it has to wait for people; empty where it need not.
     """
 
     activation: ActivationId
     attempt: int
     value: object = None
+    held: str = ""
     error: BaseException | None = None
     expired: float | None = None
     charges: Mapping[str, float] | None = None

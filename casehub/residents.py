@@ -266,10 +266,12 @@ def _gone(state: CaseState, structure: Structure) -> Iterator[str]:
         binding = structure.bindings.get(activation.binding)
         if binding is None:
             yield activation.binding
+        elif activation.action is not None and binding.worker_named(activation.worker).gate is None:
+            yield f"the gate of {activation.binding}"
         elif activation.status is ActivationStatus.DELEGATED:  # what comes back of a plain worker is taken as it is
             worker = binding.worker_named(activation.worker)
             tasks = state.tasks.of(activation.id)
             if activation.id in state.children.tallies and worker.sub_case is None:
                 yield f"{activation.binding} as sub-cases"
-            elif any(not task.ask for task in tasks) and worker.form is None:
+            elif any(not (task.ask or task.gate) for task in tasks) and worker.form is None:
                 yield f"{activation.binding} as a human task"

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from casehub.actions import ActionEvent, ActionPlanned
 from casehub.activation import Activation, Firing, MilestoneState
 from casehub.context import Fact, change
 from casehub.envelope import subtypes
@@ -225,6 +226,7 @@ def _attempt_finished(state: CaseState, event: Any) -> None:
     firing.then = event.then
     if event.then == "reroute":
         firing.excluded = (*firing.excluded, event.worker)
+        activation.action = None
     if not event.settled:
         activation.status = ActivationStatus.PENDING
         if isinstance(event, WorkerExecutionInterrupted):
@@ -254,10 +256,17 @@ def _task(state: CaseState, event: Any) -> None:
     task = state.tasks.apply(event)
     activation = state.activations.get(event.activation)
     if activation is not None:
-        if task is not None and task.ask and task.status is TaskStatus.COMPLETED:
-            activation.answers[task.id] = task.answer
+        if task is not None and task.status is TaskStatus.COMPLETED:
+            activation.answer(task)
         with_people = bool(state.tasks.of(event.activation))
         activation.status = ActivationStatus.DELEGATED if with_people else ActivationStatus.RUNNING
+
+
+def _action(state: CaseState, event: Any) -> None:
+    if (activation := state.activations.get(event.activation)) is not None:
+        activation.take(event)
+    if isinstance(event, ActionPlanned) and event.charges:
+        state.spending.charge(event.binding, event.charges)
 
 
 def _quarantined(state: CaseState, event: Any) -> None:
@@ -361,6 +370,7 @@ _FOLDS: dict[type[Event], Callable[[CaseState, Any], None]] = {
     **dict.fromkeys(subtypes(WorkerExecutionFinished), _attempt_finished),
     **dict.fromkeys(subtypes(HumanTaskEvent), _task),
     **dict.fromkeys(subtypes(SubCaseEvent), _sub_case),
+    **dict.fromkeys(subtypes(ActionEvent), _action),
     CaseStarted: _started,
     ContextChanged: _context_changed,
     SignalReceived: _signal,

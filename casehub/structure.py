@@ -282,7 +282,11 @@ def _wired(binding: Binding, wires: Wires, problems: list[Problem]) -> Binding:
 
 def _wire_worker(worker: Worker, wires: Wires, problems: list[Problem]) -> Worker:
     parameters = []
+    performer = None if worker.performer is None else _wire_worker(worker.performer, wires, problems)
     for parameter in worker.parameters:
+        if parameter.source is Source.ACTION:
+            parameters.append(parameter)
+            continue
         try:
             parameters.append(wires.wire(parameter))
         except WiringError as error:
@@ -294,7 +298,8 @@ def _wire_worker(worker: Worker, wires: Wires, problems: list[Problem]) -> Worke
             )
             parameters.append(replace(parameter, target=parameter.name))
     looks_in = any(parameter.source in (Source.EXECUTION, Source.VIEW) for parameter in parameters)
-    return replace(worker, parameters=tuple(parameters), looks_in=looks_in)
+    looks_in = looks_in or (performer is not None and performer.looks_in)
+    return replace(worker, parameters=tuple(parameters), looks_in=looks_in, performer=performer)
 
 
 def _sentry(sentry: Sentry, wires: Wires, subject: str, problems: list[Problem]) -> Sentry:
@@ -345,6 +350,8 @@ def _named(worker: Worker) -> tuple[object, ...]:
     named = (worker.name, worker.reads, worker.writes, worker.capability)
     if worker.sub_case is not None:
         return (*named, str(worker.sub_case))
+    if worker.gate is not None:
+        return (*named, str(worker.gate))
     return named if worker.form is None else (*named, "people")
 
 

@@ -33,8 +33,8 @@ class HumanTaskCreated(HumanTaskEvent):
 
     `groups`, `users`: who may take it, everybody where both are empty; `shows`: names of the facts to see with it;
     `due`, `follow_up`: when it should be done and looked at; `escalates`: when `escalate_to` may take it too; `expires`:
-    when it is too late, the earliest of its deadlines. Times are in UTC. `ask`: a worker that runs asks for it, and `form`
-    is then the JSON Schema of the answer.
+    when it is too late, the earliest of its deadlines. Times are in UTC. `ask`: a worker that runs asks for it; `gate`: it is
+    to approve a planned action. `form`: of these, the JSON Schema of the answer.
     """
 
     title: str
@@ -49,6 +49,7 @@ class HumanTaskCreated(HumanTaskEvent):
     escalate_to: tuple[str, ...] = ()
     expires: datetime | None = None
     ask: bool = False
+    gate: bool = False
     form: Mapping[str, Plain] | None = None
 
 
@@ -121,9 +122,10 @@ class HumanTaskEscalated(HumanTaskEvent):
 
 @dataclass(slots=True, kw_only=True)
 class HumanTaskEnded(HumanTaskEvent):
-    """Base of every end of a task. `ask`: a worker that runs had asked for it."""
+    """Base of every end of a task. `ask`: a worker that runs had asked for it; `gate`: it was for a planned action."""
 
     ask: bool = False
+    gate: bool = False
 
 
 @dataclass(slots=True, kw_only=True)

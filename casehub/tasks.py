@@ -60,7 +60,8 @@ class Task:
     """One human task. Times are in UTC; people are names (`ada`), as in `users`.
 
     `groups`, `users`: who may take it, everybody where both are empty, but for `declined_by`; `assignee`: who has it;
-    `delegator`: who had it before them and passed it on; `comments`: how many there are; `ask`: a worker that runs waits for it; `ended_by`, `reason`: of its
+    `delegator`: who had it before them and passed it on; `comments`: how many there are; `ask`: a worker that runs waits for it; `gate`: it is to
+    approve a planned action; `ended_by`, `reason`: of its
     end. What the log does not hold is filled in by `hub.tasks`: `form`, the JSON Schema of the answer, and, for one task
     alone, `facts`, what is to be seen with it, as plain values.
     """
@@ -91,6 +92,7 @@ class Task:
     escalated: bool = False
     comments: int = 0
     ask: bool = False
+    gate: bool = False
     answer: Plain = None
     ended_by: str = ""
     reason: str = ""
@@ -234,6 +236,7 @@ def _created(event: HumanTaskCreated) -> Task:
         escalate_to=event.escalate_to,
         expires=event.expires,
         ask=event.ask,
+        gate=event.gate,
         form=event.form or {},
         created_at=event.at,
         changed_at=event.at,

@@ -231,6 +231,19 @@ def _people(structure: Structure) -> Iterator[Problem]:
                 )
 
 
+def _gates(structure: Structure) -> Iterator[Problem]:
+    """What carries an action out reads no facts: what people approve is the action, and it is all that is done."""
+    workers = [worker for binding in structure.bindings.values() for worker in binding.workers]
+    for worker, performer in [(worker, worker.performer) for worker in workers if worker.performer is not None]:
+        for parameter in performer.parameters:
+            if parameter.source is Source.FACT:
+                yield Problem(
+                    f"worker {worker.name!r}",
+                    f"{performer.name} carries out its actions and reads the fact {parameter.target!r}",
+                    "put that into the action, which is what is approved",
+                )
+
+
 def _sub_cases(structure: Structure) -> Iterator[Problem]:
     """What says what a sub-case starts with is called in the turn, and what is taken from one has to be there."""
     for worker in structure.definition.workers:
@@ -379,6 +392,7 @@ _CHECKS = (
     _types,
     _writers,
     _people,
+    _gates,
     _sub_cases,
     _never_asked,
     _activities,

@@ -24,6 +24,7 @@ class Source(StrEnum):
     VIEW = "VIEW"
     RESOURCE = "RESOURCE"
     FACT = "FACT"
+    ACTION = "ACTION"
 
 
 @dataclass(frozen=True, slots=True)

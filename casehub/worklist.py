@@ -186,7 +186,7 @@ def with_form(task: Task, structures: Mapping[str, Structure]) -> Task:
 
     A question of a worker has it from the log.
     """
-    if task.ask:
+    if task.ask or task.gate:
         return task
     structure = structures.get(task.definition)
     binding = None if structure is None else structure.bindings.get(task.binding)
@@ -197,10 +197,16 @@ def with_form(task: Task, structures: Mapping[str, Structure]) -> Task:
 
 
 def shown_with(task: Task, state: CaseState) -> dict[str, Plain]:
-    """The facts to be seen with a task, as they were when it was created; as they are now once it has ended."""
+    """The facts to be seen with a task, as they were when it was created; as they are now once it has ended.
+
+    Of a planned action it is the action, `action`.
+    """
     activation = state.activations.get(task.activation)
     facts = state.facts if activation is None else activation.facts
-    return {name: copy(value) for name in task.shows if name in facts and (value := facts[name].value) is not ABSENT}
+    shown = {name: copy(value) for name in task.shows if name in facts and (value := facts[name].value) is not ABSENT}
+    if task.gate and activation is not None and activation.action is not None:
+        shown["action"] = copy(activation.action.value)
+    return shown
 
 
 def _tuple(groups: Groups | None) -> tuple[str, ...] | None:

@@ -13,6 +13,7 @@ ROOT = Path(__file__).parent.parent
 # layer: its modules (a folder brings all in it). A new module is placed here before anything else.
 LAYERS = {
     "nouns": (
+        "casehub.actions",
         "casehub.activation",
         "casehub.activities",
         "casehub.binding",
@@ -29,6 +30,7 @@ LAYERS = {
         "casehub.explanation",
         "casehub.faults",
         "casehub.forms",
+        "casehub.gate",
         "casehub.goals",
         "casehub.humantask",
         "casehub.inputs",

@@ -16,10 +16,12 @@ import anyio.to_thread
 
 from casehub.activation import Activation
 from casehub.binding import Binding, Worker
+from casehub.engine.gates import risk_of
 from casehub.engine.questions import Questions
 from casehub.engine.timers import Alarm, TimerWheel
 from casehub.errors import SettingsError
 from casehub.events import ActivationId
+from casehub.gate import Planned
 from casehub.humantask import HumanTask
 from casehub.inputs import Returned
 from casehub.lifecycle import ActivationStatus
@@ -124,11 +126,14 @@ class Attempt:
         if not self.wanted():
             return None
         self._scope = scope
+        worker, gate = self.worker, self.worker.gate
+        if (action := self.activation.action) is not None and action.approved and worker.performer is not None:
+            worker = worker.performer
         try:
             began = None
             if limit is not None:
                 seconds = limit.total_seconds()
-                if self.worker.is_async:
+                if worker.is_async:
                     self._set_alarm(execution, seconds)
                 else:  # once it has a thread
                     began = partial(self._set_alarm, execution, seconds)
@@ -136,8 +141,10 @@ class Attempt:
                     execution.deadline = self._wheel.clock.monotonic() + seconds
                     execution.beat = partial(self._beat, execution, seconds)
             result.value = await executor.run(
-                self.worker.function, self._arguments(resources, execution), is_async=self.worker.is_async, began=began
+                worker.function, self._arguments(worker, resources, execution), is_async=worker.is_async, began=began
             )
+            if gate is not None and isinstance(result.value, Planned):
+                result.held = await risk_of(gate, result.value, self._wheel)
         except asyncio.CancelledError as error:
             # A cancellation that neither this scope nor the hub asked for comes from the worker itself: a failure of it.
             task = asyncio.current_task()
@@ -161,16 +168,20 @@ class Attempt:
             result.charges = execution.charges
         return result
 
-    def _arguments(self, resources: Mapping[str, Any], execution: WorkerExecution | None) -> dict[str, Any]:
+    def _arguments(
+        self, worker: Worker, resources: Mapping[str, Any], execution: WorkerExecution | None
+    ) -> dict[str, Any]:
         """A fresh object for each parameter, as the facts were when the activation was made."""
         arguments: dict[str, Any] = {}
         facts = self.activation.facts
-        for parameter in self.worker.parameters:
+        for parameter in worker.parameters:
             source = parameter.source
             if source is Source.FACT:
                 fact = facts.get(parameter.target)
                 if fact is not None and fact.value is not ABSENT and not fact.hidden:
                     arguments[parameter.name] = parameter.type.restore(fact.value, fact.name)
+            elif source is Source.ACTION and self.activation.action is not None:
+                arguments[parameter.name] = parameter.type.restore(self.activation.action.value, "the planned action")
             elif source is Source.EXECUTION:
                 arguments[parameter.name] = execution
             elif source is Source.VIEW:

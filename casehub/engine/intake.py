@@ -173,7 +173,7 @@ class Intake:
                     worker=activation.worker,
                     attempt=activation.attempt,
                     settled=lost,
-                    then=exhausted if lost else OnOutcome.RETRY,
+                    then=(exhausted if lost else OnOutcome.RETRY).value,
                     parked=only is not None,
                 )
         if state.status.active:

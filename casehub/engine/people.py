@@ -35,6 +35,7 @@ from casehub.events import (
     WorkerExecutionStarted,
 )
 from casehub.forms import misfits
+from casehub.gate import ANSWER
 from casehub.humantask import HumanTask, person_of, time_of
 from casehub.inputs import (
     Ask,
@@ -85,7 +86,7 @@ def _about(task: Task, **by: str) -> dict[str, Any]:
 
 
 def _end(task: Task, **by: str) -> dict[str, Any]:
-    return {**_about(task, **by), "ask": task.ask}
+    return {**_about(task, **by), "ask": task.ask, "gate": task.gate}
 
 
 # ---- what follows from events
@@ -128,14 +129,15 @@ def _computed(activation: Activation, binding: Binding, worker: Worker, at: date
             "annotation HumanTask[...] names"
         )
     again = f"/{activation.attempt}" if activation.attempt > 1 else ""
-    created = _created(TaskId(activation.id + again), asked, activation, binding, at, binding.policy.timeout)
+    created = asked_of(TaskId(activation.id + again), asked, activation, binding, at, binding.policy.timeout)
     created.shows = tuple(shown)
     return created
 
 
-def _created(
-    task: TaskId, asked: HumanTask[Any], activation: Activation, binding: Binding, at: datetime, timeout: timedelta | None
+def asked_of(
+    task: TaskId, asked: HumanTask[Any], activation: Activation, binding: Binding, at: datetime, timeout: timedelta | None = None
 ) -> HumanTaskCreated:  # fmt: skip
+    """The event that asks people. Raises `FactError` and `LimitError` for texts that no store could write."""
     return HumanTaskCreated(
         task=task,
         binding=activation.binding,
@@ -189,7 +191,7 @@ def ask(intake: Intake, input: Ask) -> Iterator[Event]:
         return
     binding = intake.structure.bindings[activation.binding]
     try:
-        created = _created(input.task, input.asked, activation, binding, input.at, None)
+        created = asked_of(input.task, input.asked, activation, binding, input.at)
     except (FactError, LimitError) as error:
         raise InputRefusedError(f"task {input.task!r}: {error}") from None
     created.by, created.ask, created.form = f"worker:{activation.worker}", True, input.form
@@ -230,11 +232,11 @@ def hand_on(intake: Intake, input: Delegate) -> Iterator[Event]:
 def complete(intake: Intake, input: Complete) -> Iterator[Event]:
     task, _ = _theirs(intake, input, "complete", input.value)
     activation = intake.state.activations[task.activation]
-    form = input.form if task.ask else _form(intake, task, activation, input)
+    form = input.form if task.ask else ANSWER if task.gate else _form(intake, task, activation, input)
     answer, value = _fitting(task, form, input)
     yield HumanTaskCompleted(answer=answer, **_end(task, by=input.by))
-    if task.ask:
-        return  # its worker goes on
+    if task.ask or task.gate:
+        return  # its worker goes on, its gate decides
     result = Returned(
         activation=activation.id, attempt=activation.attempt, value=value, author=input.by, by=input.by, at=input.at
     )
@@ -280,11 +282,12 @@ def decline(intake: Intake, input: Decline) -> Iterator[Event]:
     state = intake.state
     activation = state.activations[task.activation]
     binding = intake.structure.bindings[task.binding]
-    if binding.policy.outcomes.declined is OnOutcome.REROUTE and state.tasks.open[task.id].offered:
+    reroutes = binding.policy.outcomes.declined is OnOutcome.REROUTE and not task.gate
+    if reroutes and state.tasks.open[task.id].offered:
         return
     yield HumanTaskRejected(reason=input.reason, **_end(task, by=input.by))
-    if task.ask:
-        return  # its worker is told
+    if task.ask or task.gate:
+        return  # its worker is told, its gate decides
     error = Declined(input.reason or "declined")
     result = Returned(activation=activation.id, attempt=activation.attempt, error=error, author=input.by, at=input.at)
     yield from failed(state, intake.chance, binding, activation, result, error)
@@ -318,9 +321,9 @@ def timer_due(intake: Intake, input: TimerDue) -> Iterator[Event]:
     elif purpose == ESCALATION:
         yield HumanTaskEscalated(groups=task.escalate_to, **about)
     else:
-        yield HumanTaskExpired(ask=task.ask, **about)
-        if task.ask:
-            return  # its worker is told
+        yield HumanTaskExpired(ask=task.ask, gate=task.gate, **about)
+        if task.ask or task.gate:
+            return  # its worker is told, its gate decides
         activation = intake.state.activations[task.activation]
         seconds = (input.at - task.created_at).total_seconds()
         result = Returned(activation=activation.id, attempt=activation.attempt, expired=seconds, at=input.at)
@@ -346,6 +349,11 @@ def _task(intake: Intake, input: TaskInput, verb: str, answer: object = None) ->
 def _theirs(intake: Intake, input: TaskInput, verb: str, answer: object = None) -> tuple[Task, str]:
     """The task, and who somebody is, if they have it or may take it. Raises `TaskRefusedError`."""
     task, person = _task(intake, input, verb, answer), person_of(input.by)
+    action = intake.state.activations[task.activation].action if task.gate else None
+    if action is not None and person in action.approved_by:
+        raise TaskRefusedError(
+            f"{person} cannot {verb} task {task.id!r}: {person} has approved it once; it takes others", answer
+        )
     if task.status is TaskStatus.CLAIMED:
         if task.assignee != person:
             raise TaskRefusedError(

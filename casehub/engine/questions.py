@@ -46,9 +46,9 @@ class Questions:
 
     async def ask(self, asked: HumanTask[Any] | type[Any], key: str) -> Any:
         """The answer, of the form's type. Raises `Declined` and `TimeoutError` where there will be none."""
-        if "/" in key or key.isdigit() or not key.isprintable():
+        if "/" in key or key.isdigit() or not key.isprintable() or key.startswith("gate-"):
             raise SettingsError(
-                f"ask(key={key!r}): a key is a name; use printable characters other than '/', not digits alone"
+                f"ask(key={key!r}): a key is a name; use printable characters other than '/', not digits alone, no 'gate-' in front"
             )
         if len(self.forms) >= MOST:
             raise SettingsError(f"binding {self._binding!r} has asked {MOST} questions in one run; mend its loop")

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from casehub.engine.agenda import holds, touched
 from casehub.engine.children import expire_children, release_children, start_children
+from casehub.engine.gates import decide
 from casehub.engine.people import clear_timers, close_tasks, delegate, set_timers
 from casehub.engine.quarantine import come_to_its_end, suspended, take_up_again
 from casehub.envelope import subtypes
@@ -139,5 +140,5 @@ REACTORS: dict[type[Event], tuple[Reactor, ...]] = {
     **dict.fromkeys(subtypes(WorkerExecutionFinished), (close_tasks, release_children)),
     WorkerReleased: (take_up_again,),
     HumanTaskCreated: (set_timers,),
-    **dict.fromkeys(subtypes(HumanTaskEnded), (clear_timers,)),
+    **dict.fromkeys(subtypes(HumanTaskEnded), (clear_timers, decide)),
 }

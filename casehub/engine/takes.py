@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from casehub.engine.children import child_ended
+from casehub.engine.gates import returned
 from casehub.engine.intake import INTAKE, Intake
 from casehub.engine.people import ask, assign, claim, comment, complete, decline, hand_on, release, timer_due
 from casehub.events import Event
@@ -20,12 +21,14 @@ from casehub.inputs import (
     Delegate,
     Input,
     Release,
+    Returned,
     TimerDue,
 )
 
 TAKES: dict[type[Input], Callable[[Intake, Any], Iterable[Event]]] = {
     **INTAKE,
     Ask: ask,
+    Returned: returned,
     ChildEnded: child_ended,
     Claim: claim,
     Release: release,

@@ -183,13 +183,14 @@ def worker_of(structures: Iterable[Structure], wanted: Callable[..., Any] | str)
 
     Raises `SettingsError` when there is none, naming the nearest, or when a name does not say which one is meant.
     """
-    workers = [
+    able = [
         worker
         for each in structures
         for binding in each.bindings.values()
         for worker in binding.workers
         if worker.sub_case is None  # what says what sub-cases start with is called in the turn, not run
     ]
+    workers = [*able, *(each.performer for each in able if each.performer is not None)]
     if isinstance(wanted, str):
         found = [worker for worker in workers if worker.name == wanted]
         if not found:

@@ -13,6 +13,14 @@ EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 
 PRINTED = {
     "claim": "approve\n",
+    "incident": """\
+203.0.113.9 is blocked
+Isolate web-1 (1 of 2) {'host': 'web-1', 'because': 'it talks to 203.0.113.9'}
+203.0.113.9 is blocked; web-1 is isolated, once for i-1/contain/1
+ACTION_PLANNED worker:contain
+ACTION_HELD engine
+ACTION_APPROVED user:joan
+""",
     "learning": """\
 EverythingEligible: flaky in 100 of the first 100 cases, 100 of the last
 ThompsonSampling: flaky in 3 of the first 100 cases, 0 of the last

@@ -42,6 +42,7 @@ from casehub import (
     Event,
     Explanation,
     Fact,
+    Gate,
     GoalReached,
     HumanTask,
     Limits,
@@ -49,6 +50,7 @@ from casehub import (
     MilestoneReached,
     OnOutcome,
     Permanent,
+    Planned,
     PlanView,
     Refire,
     Retry,
@@ -229,7 +231,42 @@ loan.milestone("settled", when=lambda risk, decision: bool(decision and risk), e
 loan.goal("hopeless", when=lambda risk: risk.score > 99, failure=True)
 
 
+# ---- gates
+
+
+@dataclass
+class Payment:
+    account: str
+    amount: int
+
+
+async def pay(action: Payment, execution: WorkerExecution) -> str:
+    return f"{action.amount} to {action.account}"
+
+
+def pay_now(action: Payment) -> str:
+    return action.account
+
+
+async def is_large(action: Payment) -> bool | str:
+    return "it is large" if action.amount > 1_000 else False
+
+
+payments = CaseDefinition("payments", goal="paid")
+
+
+@payments.worker(writes="paid", gate=Gate(pay, risk=is_large, groups=["finance"], approvals=2, expires="2d"))
+async def order(account: str, amount: int) -> Planned[Payment]:
+    return Planned(Payment(account, amount), f"Pay {amount}")
+
+
+@payments.worker(gate=Gate(pay_now, risk=lambda action: action.amount > 3), writes="refund", retry=Retry(2))
+def give_back(account: str, amount: int) -> Planned[Payment] | None:
+    return Planned(Payment(account, amount)) if amount else None
+
+
 async def decorators_keep_the_type_of_the_function() -> None:
+    assert_type(give_back("Ada", 0), Planned[Payment] | None)
     assert_type(approve("Ada", Risk(0.1, "low")), HumanTask[Approval])
     assert_type(approve("Ada", Risk(0.1, "low")).form, type[Approval])
     assert_type(decide(Risk(0.1, "low"), hurry=False), str)

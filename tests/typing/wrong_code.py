@@ -12,6 +12,7 @@ from casehub import (
     CaseFaulted,
     CaseHub,
     ChoreographyLoopControl,
+    Gate,
     MilestoneReached,
     present,
 )
@@ -28,6 +29,13 @@ async def decide(document: str) -> str:
 claim.worker(writes="decision", timeout=90)  # type: ignore[call-overload]  # seconds, minutes?
 claim.worker(writes="decision", retries=3)  # type: ignore[call-overload]  # it is called retry
 claim.milestone("decided", present("decision"), sla=3)  # type: ignore[arg-type]
+
+
+def gated(action: str) -> str:
+    return action
+
+
+Gate(gated, risk=len)  # type: ignore[arg-type]  # neither yes nor a reason
 
 
 @hub.on(CaseCompleted)  # type: ignore[arg-type]  # the function takes another class
