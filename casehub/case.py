@@ -178,7 +178,7 @@ class Case:
             return bool(await news.batch())
         except CaseHubError:
             return False  # it cannot be worked here
-        if await pump.read(lambda live: live.state.status.ended):
+        if await pump.read(lambda live: live.state.status.ended or not live.state.version):  # or it is about to begin
             return bool(await news.batch())
         version = await pump.read(lambda live: live.state.version)
         await Case(child.id, self._hub)._rest()

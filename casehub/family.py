@@ -7,11 +7,15 @@ that is harmless: a case is started once under its id, has ended or has not, and
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
+from itertools import groupby
 from typing import Final, TypeVar
 
+import anyio
 import structlog
 
 from casehub.engine.live import LiveCase
@@ -32,6 +36,7 @@ from casehub.inputs import Cancel, ChildEnded, Start
 from casehub.lifecycle import CaseStatus
 from casehub.query import EventQuery, concrete
 from casehub.residents import Residents
+from casehub.spi import CaseStore
 from casehub.structure import Structure
 from casehub.subcase import parent_of
 from casehub.subcase_events import SubCaseCancelled, SubCaseStarted
@@ -49,6 +54,33 @@ TOGETHER: Final = 64
 T = TypeVar("T")
 
 
+@dataclass(slots=True, eq=False)
+class Ear(Subscriber[Event]):
+    """What a family hears: the events that concern it, those of one class that come one behind the other together.
+
+    `bound`: the position is not kept beyond it, so that what lies behind is heard again next time.
+    """
+
+    bound: int | None = None
+
+    async def hand_on(self, batch: Sequence[Event], store: CaseStore, tenant: str) -> None:
+        for _, alike in groupby([event for event in batch if concerns(event)], type):
+            events = list(alike)
+            for first in range(0, len(events), TOGETHER):
+                async with anyio.create_task_group() as hands:
+                    for event in events[first : first + TOGETHER]:
+                        hands.start_soon(self._hand, event)
+
+    async def _hand(self, event: Event) -> None:
+        try:
+            await self.handler(event)
+        except (Exception, asyncio.CancelledError) as error:
+            await self.failed(event, error)
+
+    async def keep(self, store: CaseStore, seq: int, tenant: str) -> None:
+        await Subscriber.keep(self, store, seq if self.bound is None else min(seq, self.bound), tenant)
+
+
 class Family:
     """Passes on what cases and their sub-cases have to tell each other."""
 
@@ -56,7 +88,7 @@ class Family:
         self._runtime = runtime
         self._residents = residents
         self._structures = structures
-        self._ear: Subscriber[Event] | None = None
+        self._ear: Ear | None = None
 
     async def begin(self, spawn: Callable[..., object], *, durable: bool) -> Subscriber[Event]:
         """What follows the log for it, from its kept position; not `durable`: from here on, and it looks after what else
@@ -66,7 +98,7 @@ class Family:
             await self._skip(self._runtime.bus.position)
         kinds = (SubCaseStarted, SubCaseCancelled, CaseEnded)
         name = NAME if durable else None
-        self._ear = Subscriber(kinds, self.hear, durable=name, concerns=concerns, together=TOGETHER)
+        self._ear = Ear(kinds, self.hear, durable=name)
         return self._ear
 
     async def _skip(self, position: int) -> None:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
 from typing import Final, Generic, TypeVar
 
 import anyio
@@ -31,19 +30,12 @@ KEEP_EVERY: Final = 100
 
 @dataclass(slots=True, eq=False)
 class Subscriber(Generic[E]):
-    """One function and what it listens to. `durable`: the name its position is kept under; None for a live one.
-
-    `concerns`: which of the events it takes; `together`: how many events of one class, one behind the other, it is handed
-    at the same time; `bound`: the position is not kept beyond it, so that what lies behind is heard again next time.
-    """
+    """One function and what it listens to. `durable`: the name its position is kept under; None for a live one."""
 
     kinds: Sequence[type[E]]
     handler: Handler[E]
     case: CaseId | None = None
     durable: str | None = None
-    concerns: Callable[[E], bool] | None = None
-    together: int = 1
-    bound: int | None = None
     failures: int = 0
     ended: anyio.Event = field(default_factory=anyio.Event)
 
@@ -53,42 +45,34 @@ class Subscriber(Generic[E]):
         after = None if durable is None else await _patiently(lambda: store.bookmark(durable, tenant=tenant))
         with bus.subscribe(*self.kinds, case=self.case, after=after) as events:
             while batch := await _patiently(events.batch):
-                for together in self._portions(batch):
-                    if len(together) == 1:
-                        await self._hand(together[0])
-                    else:
-                        async with anyio.create_task_group() as hands:
-                            for event in together:
-                                hands.start_soon(self._hand, event)
-                    last = together[-1]
-                    if durable is not None and last.version % KEEP_EVERY == 0:
-                        await self._keep(store, durable, last.seq, tenant)
-                if durable is not None:
-                    await self._keep(store, durable, batch[-1].seq, tenant)
+                await self.hand_on(batch, store, tenant)
+                await self.keep(store, batch[-1].seq, tenant)
         self.ended.set()
 
-    def _portions(self, batch: Sequence[E]) -> Iterator[Sequence[E]]:
-        """What of a batch is handed over at the same time, one after the other."""
-        concerns = self.concerns
-        taken = batch if concerns is None else [event for event in batch if concerns(event)]
-        if self.together == 1:
-            yield from ((event,) for event in taken)
+    async def hand_on(self, batch: Sequence[E], store: CaseStore, tenant: str) -> None:
+        """Hand on the events of a batch, one after the other."""
+        durable, handler = self.durable is not None, self.handler
+        for event in batch:
+            try:
+                await handler(event)
+            except (Exception, asyncio.CancelledError) as error:
+                await self.failed(event, error)
+            if durable and event.version % KEEP_EVERY == 0:
+                await self.keep(store, event.seq, tenant)
+
+    async def keep(self, store: CaseStore, seq: int, tenant: str) -> None:
+        """Keep a position. Where the store is away it is kept later, and what lies between is heard again at worst."""
+        if self.durable is None:
             return
-        for _, alike in groupby(taken, type):
-            events = list(alike)
-            for first in range(0, len(events), self.together):
-                yield events[first : first + self.together]
-
-    async def _hand(self, event: E) -> None:
         try:
-            await self.handler(event)
-        except (Exception, asyncio.CancelledError) as error:
-            if _called_off(error):
-                raise
-            await self._again(event, error)
+            await store.bookmark(self.durable, seq, tenant=tenant)
+        except StoreUnavailableError as error:
+            log.warning("subscriber.position_not_kept", subscriber=self.durable, seq=seq, reason=str(error))
 
-    async def _again(self, event: E, error: BaseException) -> None:
+    async def failed(self, event: E, error: BaseException) -> None:
         """Give an event to a handler that raised once more, and once more; then go on without it."""
+        if _called_off(error):
+            raise error
         name = getattr(self.handler, "__qualname__", repr(self.handler))
         for attempt in range(1, TRIES):
             self.failures += 1
@@ -104,14 +88,6 @@ class Subscriber(Generic[E]):
                 error = again
         self.failures += 1
         log.error("subscriber.skipped_event", handler=name, kind=event.name, seq=event.seq, exc_info=error)
-
-    async def _keep(self, store: CaseStore, durable: str, seq: int, tenant: str) -> None:
-        """Keep a position. Where the store is away it is kept later, and what lies between is heard again at worst."""
-        position = seq if self.bound is None else min(seq, self.bound)
-        try:
-            await store.bookmark(durable, position, tenant=tenant)
-        except StoreUnavailableError as error:
-            log.warning("subscriber.position_not_kept", subscriber=durable, seq=seq, reason=str(error))
 
 
 async def _patiently(ask: Callable[[], Awaitable[T]]) -> T:
