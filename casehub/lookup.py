@@ -21,17 +21,22 @@ from casehub.spi import CaseStore, Clock, LoopControl
 
 _STORES = {
     "memory": ("casehub.adapters.memory", "MemoryStore", ""),
+    "postgres": ("casehub.adapters.postgres", "PostgresStore", "postgres"),
+    "postgresql": ("casehub.adapters.postgres", "PostgresStore", "postgres"),
     "sqlite": ("casehub.adapters.sqlite", "SQLiteStore", ""),
 }
+_SERVERS = ("postgres", "postgresql")
+"""Stores that take the URL as it is."""
 _OPTIONS = ("synchronous",)
-"""What may stand behind the `?` of a store's URL."""
+"""What may stand behind the `?` of the URL of a file."""
 
 _CLOCKS = {"system": ("casehub.adapters.clock", "SystemClock")}
 _EXTRAS = {"xes": ("casehub.adapters.xes", "xes"), "loader": ("casehub.loader", "yaml")}
 
 
 def store_of(url: str, *, read_only: bool = False) -> CaseStore:
-    """A store by URL: `memory://`, `sqlite:///relative.db`, `sqlite:////absolute.db`; `?synchronous=NORMAL` and such.
+    """A store by URL: `memory://`, `sqlite:///relative.db`, `sqlite:////absolute.db`; `?synchronous=NORMAL` and such;
+    `postgresql://user@host/database`, with `?schema=` and what libpq takes.
 
     `read_only`: to look into one that another process may own. Raises `SettingsError` for a scheme that is none, `MissingExtraError` when its driver is not installed.
     """
@@ -48,6 +53,8 @@ def store_of(url: str, *, read_only: bool = False) -> CaseStore:
         return factory()  # type: ignore[no-any-return]  # looked up by name
     load_extensions()
     options: dict[str, Any] = {"read_only": True} if read_only else {}
+    if parts.scheme in _SERVERS:
+        return factory(url, **options)  # type: ignore[no-any-return]  # looked up by name
     for pair in filter(None, parts.query.split("&")):
         option, _, value = pair.partition("=")
         if option not in _OPTIONS:

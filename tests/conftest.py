@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import itertools
+import os
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
+import psycopg
 import pytest
 from pytest_asyncio import is_async_test
+
+from deploy.services import ABSENT, URL, MissingServiceError, private_postgres
+
+_schemas = itertools.count(1)
 
 
 @pytest.fixture(autouse=True)
@@ -23,3 +32,42 @@ async def _tasks_left_behind() -> AsyncIterator[None]:
     left = asyncio.all_tasks() - {asyncio.current_task()}
     if left:
         pytest.fail(f"tasks left behind: {sorted(map(repr, left))}", pytrace=False)
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[str]:
+    """The URL of a PostgreSQL: the one that is given (`./check` gives one), else a private one of this process."""
+    absent = os.environ.get(ABSENT.format("POSTGRES"))
+    given = os.environ.get(URL.format("POSTGRES"))
+    if absent:
+        pytest.skip(f"no PostgreSQL: {absent}")
+    if given:
+        yield given
+        return
+    try:
+        service = private_postgres()
+        found = service.__enter__()
+    except MissingServiceError as error:
+        pytest.skip(f"no PostgreSQL: {error}")
+    try:
+        yield found.url
+    finally:
+        service.__exit__(None, None, None)
+
+
+@pytest.fixture
+def postgres_url(postgres: str) -> Iterator[str]:
+    """The URL of a database that is empty as far as the test can see: a schema of its own."""
+    schema = f"test_{os.getpid()}_{next(_schemas)}"
+    yield f"{postgres}{'&' if '?' in postgres else '?'}schema={schema}"
+    with psycopg.connect(postgres, autocommit=True) as connection:
+        connection.execute(f"DROP SCHEMA IF EXISTS {schema} CASCADE".encode())
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Leave what was skipped, and why, for whoever asked for it: `./check` says it again at its end."""
+    report = os.environ.get("CASEHUB_TEST_SKIPPED")
+    if report:
+        reasons = Counter(each.longrepr[2] for each in terminalreporter.stats.get("skipped", []))
+        text = "".join(f"{count} tests: {reason.removeprefix('Skipped: ')}\n" for reason, count in reasons.items())
+        Path(report).write_text(text, encoding="utf-8")

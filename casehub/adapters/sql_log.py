@@ -72,13 +72,16 @@ class Meaning:
 class LogSession(ABC):
     """Asks through one connection, in one thread. Questions are functions of a session, given to `ask`.
 
-    What an SQL of its own says differently: `begin` a snapshot, `events` in full, the clauses `of_kinds` and `of_cases`.
+    What each database says in its own SQL: `begin` a snapshot, `events` in full, the clauses `of_kinds` and `of_cases`, and
+    for tasks `offered` to somebody and `mine`.
     """
 
     begin: ClassVar[str]
     events: ClassVar[str]
     of_kinds: ClassVar[str]
     of_cases: ClassVar[str]
+    offered: ClassVar[str]
+    mine: ClassVar[str]
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
@@ -102,8 +105,8 @@ class LogSession(ABC):
         """After an error, which is what the asker hears of: end the snapshot, if there still is one."""
 
     @abstractmethod
-    def these(self, numbers: Sequence[int]) -> Any:
-        """Kinds or cases, as the value of a clause."""
+    def these(self, values: Sequence[int] | Sequence[str]) -> Any:
+        """Kinds, cases or names, as the value of a clause."""
 
     @abstractmethod
     def of_statuses(self, statuses: Sequence[CaseStatus]) -> str:

@@ -10,29 +10,21 @@ from __future__ import annotations
 import fcntl
 import os
 import sqlite3
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import suppress
-from datetime import datetime
-from functools import partial
+from collections.abc import Callable, Sequence
+from contextlib import closing, suppress
 from pathlib import Path
-from typing import TypeVar
 
 from casehub.adapters.migrations import Finding
 from casehub.adapters.readers import Readers
+from casehub.adapters.sql_store import SqlStore
 from casehub.adapters.sqlite_log import Session
 from casehub.adapters.sqlite_readers import SQLiteReader
-from casehub.adapters.sqlite_schema import MIGRATIONS, check_database, schema_version
-from casehub.adapters.sqlite_tasks import find_tasks
+from casehub.adapters.sqlite_schema import MIGRATIONS, check_database, schema_sql, schema_version
 from casehub.adapters.sqlite_writer import SQLiteDatabase, Synchronous
 from casehub.adapters.writer import Writer
 from casehub.adapters.written import EVENT_BYTES
-from casehub.errors import SchemaError, SettingsError, StoreError, StoreOwnedError, StoreUnavailableError
-from casehub.events import CaseId, Event
-from casehub.query import By, CaseQuery, CaseSummary, EventLog, EventQuery
-from casehub.spi import CommitResult, DueTimer, Turn
-from casehub.tasks import Task, TaskQuery
-
-T = TypeVar("T")
+from casehub.errors import SchemaError, SettingsError, StoreOwnedError, StoreUnavailableError
+from casehub.spi import Turn
 
 _locks: set[int] = set()
 """Descriptors of the lock files held; a forked child closes its copies, so that it cannot own what its parent owned."""
@@ -81,7 +73,7 @@ class _Ownership:
             os.close(self._descriptor)
 
 
-class SQLiteStore:
+class SQLiteStore(SqlStore[Session]):
     """Implements `CaseStore` and `EventLog`.
 
     `synchronous`: `FULL` survives power loss, `NORMAL` may lose the last turns to it, and neither loses anything to a
@@ -102,16 +94,14 @@ class SQLiteStore:
         self.path = Path(path)
         if self.path.name in ("", ":memory:"):
             raise SettingsError(f"{os.fspath(path)!r} names no file; give the path of one, or use a MemoryStore")
-        self.read_only = read_only
+        super().__init__(str(self.path), read_only=read_only)
         self._synchronous: Synchronous = synchronous
         self._event_bytes = event_bytes
         self._owner: _Ownership | None = None
-        self._writer: Writer | None = None
-        self._readers: Readers[Session] | None = None
 
     @property
-    def log(self) -> EventLog:
-        return self
+    def latest(self) -> int:
+        return MIGRATIONS[-1].version
 
     def describe(self) -> str:
         if self.read_only:
@@ -145,18 +135,21 @@ class SQLiteStore:
 
     async def close(self) -> None:
         """Writes what is queued, moves the log into the file, ends the threads, lets go of the file."""
-        readers, writer, owner = self._readers, self._writer, self._owner
-        self._readers = self._writer = self._owner = None
+        owner, self._owner = self._owner, None
         try:
-            if readers is not None:
-                await readers.close()  # first: the last connection to close removes the WAL, and only the writer's can
+            await super().close()
         finally:
-            try:
-                if writer is not None:
-                    await writer.close()
-            finally:
-                if owner is not None:
-                    owner.release()
+            if owner is not None:
+                owner.release()
+
+    def schema_version(self) -> int:
+        if not self.path.exists():
+            return 0
+        with closing(sqlite3.connect(f"{self.path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
+            return schema_version(connection, str(self.path))
+
+    def schema_sql(self, since: int = 0) -> str:
+        return schema_sql(since)
 
     async def _verify(self) -> None:
         version = await self._ask(lambda session: schema_version(session.connection, str(self.path)))
@@ -165,71 +158,6 @@ class SQLiteStore:
                 f"{self.path}: its schema is version {version}, and this CaseHub works with {MIGRATIONS[-1].version}; "
                 "open it with a hub, which brings it up to date"
             )
-
-    # ---- writing
-
-    async def commit(self, turns: Sequence[Turn]) -> Sequence[CommitResult]:
-        writer = self._writing()
-        if not turns:
-            return []
-        return await writer.commit(turns)
-
-    async def bookmark(self, subscriber: str, seq: int | None = None, tenant: str = "default") -> int:
-        if seq is None:
-            return await self._ask(lambda session: session.bookmark(subscriber, tenant))
-        await self._writing().bookmark(tenant, subscriber, seq)
-        return seq
-
-    def _writing(self) -> Writer:
-        if self._writer is None:
-            if self.read_only:
-                raise StoreError(f"{self.path} is open read-only; write through the process that owns it")
-            raise StoreError(f"{self.path}: the store is not open; use it through a hub, or call open() first")
-        return self._writer
-
-    # ---- asking
-
-    async def _ask(self, question: Callable[[Session], T]) -> T:
-        if self._readers is None:
-            raise StoreError(f"{self.path}: the store is not open; use it through a hub, or call open() first")
-        return await self._readers.ask(question)
-
-    async def load(self, case: CaseId, tenant: str = "default") -> Sequence[Event]:
-        return await self._ask(lambda session: session.load(case, tenant))
-
-    async def outcome(self, case: CaseId, key: str, tenant: str = "default") -> int | None:
-        return await self._ask(lambda session: session.outcome(case, key, tenant))
-
-    async def active(self) -> Sequence[tuple[str, CaseId]]:
-        return await self._ask(Session.active)
-
-    async def due(self, now: datetime, limit: int = 100) -> Sequence[DueTimer]:
-        return await self._ask(lambda session: session.due(now, limit))
-
-    async def next_due(self, after: datetime | None = None) -> datetime | None:
-        return await self._ask(lambda session: session.next_due(after))
-
-    async def query(self, query: EventQuery) -> Sequence[Event]:
-        return await self._ask(lambda session: session.query(query))
-
-    async def count(self, query: EventQuery, by: By | None = None) -> Mapping[str, int]:
-        return await self._ask(lambda session: session.count(query, by))
-
-    async def cases(self, query: CaseQuery) -> Sequence[CaseSummary]:
-        return await self._ask(lambda session: session.cases(query))
-
-    async def tasks(self, query: TaskQuery) -> Sequence[Task]:
-        return await self._ask(lambda session: find_tasks(session.connection, query))
-
-    async def position(self) -> int:
-        return await self._ask(Session.position)
-
-    async def tail(self, after: int = 0, tenant: str = "default") -> AsyncGenerator[Sequence[Event], None]:
-        ended = False
-        while not ended:
-            events, after, ended = await self._ask(partial(Session.batch, after=after, tenant=tenant))
-            if events:
-                yield events
 
     async def check(self) -> Sequence[Finding]:
         """What is wrong with the database, and what is worth knowing. Reads all of it."""

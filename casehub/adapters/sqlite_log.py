@@ -34,6 +34,13 @@ _SURE_BY_KIND: Final = (
     "e.seq IN (SELECT s.seq FROM events AS s INDEXED BY events_by_confidence "
     "WHERE s.kind IN (SELECT value FROM json_each(:kinds)) AND s.confidence IS NOT NULL AND {sure})"
 )
+_OFFERED: Final = (
+    "no IN (SELECT task_no FROM offers WHERE tenant = :tenant AND who IN (SELECT value FROM json_each(:who)))"
+)
+_MINE: Final = (
+    "(assignee = :user OR (assignee = '' AND NOT EXISTS "
+    "(SELECT 1 FROM json_each(body, '$.declined_by') AS d WHERE d.value = :user)))"
+)
 
 
 class Session(LogSession):
@@ -47,13 +54,15 @@ class Session(LogSession):
     )
     of_kinds = _KIND
     of_cases = _CASE
+    offered = _OFFERED
+    mine = _MINE
 
     def give_up(self) -> None:
         with suppress(sqlite3.Error):  # nothing was written
             self.connection.execute("COMMIT")
 
-    def these(self, numbers: Sequence[int]) -> Any:
-        return to_json(numbers)
+    def these(self, values: Sequence[int] | Sequence[str]) -> Any:
+        return to_json(values).decode()
 
     def of_statuses(self, statuses: Sequence[CaseStatus]) -> str:
         named = ", ".join(f"'{status}'" for status in statuses)

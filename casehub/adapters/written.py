@@ -64,7 +64,9 @@ def _prepared(turn: Turn, event_bytes: int) -> Written | TooLarge | Refused:
     rows: list[tuple[Kind, str, int, str, float | None]] = []
     size, reason = 0, None
     if not _can_be_text(envelope.case, turn.key, *turn.timers):
-        return Refused("", f"case {envelope.case!r}: its id, a key or a timer has a lone surrogate; use valid text")
+        return Refused(
+            "", f"case {envelope.case!r}: its id, a key or a timer has a lone surrogate or a NUL; use valid text"
+        )
     for event in turn.events:
         try:
             name, body = encode(event)
@@ -76,7 +78,8 @@ def _prepared(turn: Turn, event_bytes: int) -> Written | TooLarge | Refused:
         kind = (tenant, definition, name, *form.mentions(event))
         if not _names_can_be_text(event.by, *kind):
             return Refused(
-                name, f"event {name} of case {envelope.case!r}: an identifier has a lone surrogate; use valid text"
+                name,
+                f"event {name} of case {envelope.case!r}: an identifier has a lone surrogate or a NUL; use valid text",
             )
         size += len(body)
         if isinstance(event, CaseStatusChanged):
@@ -87,6 +90,8 @@ def _prepared(turn: Turn, event_bytes: int) -> Written | TooLarge | Refused:
 
 def _can_be_text(*texts: str) -> bool:
     for text in texts:
+        if "\0" in text:  # PostgreSQL has no text with it, and what one store takes the others take
+            return False
         if not text.isascii():
             try:
                 text.encode()

@@ -1,0 +1,94 @@
+"""How PostgreSQL is asked for events: the statements that need its own SQL, and the connection they go through."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, Final, TypeVar
+
+import psycopg
+
+from casehub.adapters.postgres.connection import LOST, Connection, Place
+from casehub.adapters.readers import Reader
+from casehub.adapters.sql_log import COUNT, LogSession, Meaning
+from casehub.errors import StoreUnavailableError
+from casehub.lifecycle import CaseStatus
+
+_KIND: Final = "e.kind = ANY(:kinds::integer[])"
+# The first of each kind, and of these the first: to sort all there are would cost the log.
+_FIRST_OF_KINDS: Final = (
+    "e.seq IN (SELECT i.seq FROM unnest(:kinds::integer[]) AS k(kind) CROSS JOIN LATERAL "
+    "(SELECT e.seq FROM events AS e WHERE e.kind = k.kind AND {where} ORDER BY e.seq {order} LIMIT :limit) AS i)"
+)
+
+T = TypeVar("T")
+
+
+class Session(LogSession):
+    """Asks a PostgreSQL database."""
+
+    connection: Connection
+    begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+    events = (
+        'SELECT e.seq, c.case_id, e.kind, e.version, e.turn, e.at, e."by", e.cause, e.body '
+        "FROM events AS e JOIN cases AS c ON c.no = e.case_no WHERE {where} ORDER BY e.seq {order} LIMIT :limit"
+    )
+    of_kinds = _KIND
+    of_cases = "e.case_no = ANY(:cases::bigint[])"
+    offered = "no IN (SELECT task_no FROM offers WHERE tenant = :tenant AND who = ANY(:who::text[]))"
+    mine = "(assignee = :user OR (assignee = '' AND NOT :user = ANY(declined)))"
+
+    def give_up(self) -> None:
+        with suppress(psycopg.Error):  # nothing was written
+            self.connection.execute("ROLLBACK")
+
+    def these(self, values: Sequence[int] | Sequence[str]) -> Any:
+        return list(values)
+
+    def of_statuses(self, statuses: Sequence[CaseStatus]) -> str:
+        named = ", ".join(f"'{status}'" for status in statuses)
+        return f"status IN ({named})"
+
+    def first_of_kinds(self, meaning: Meaning, order: str) -> str:
+        return _FIRST_OF_KINDS.format(where=meaning.where, order=order)
+
+    def count_of_kinds(self, meaning: Meaning, group: str) -> str:
+        return COUNT.format(group=f"e.{group}", where=f"{_KIND} AND {meaning.where}")
+
+    def sure_of_kinds(self, where: str) -> str:
+        return f"{_KIND} AND {where}"
+
+
+class PostgresReader(Reader[Session]):
+    """One session on the server, made when it is needed and again when it has ended."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._session: Session | None = None
+
+    def answer(self, question: Callable[[Session], T]) -> T:
+        """What was lost while nothing was asked is no reason to fail: the question is asked once more."""
+        try:
+            try:
+                return self._ask(question)
+            except LOST:
+                if self._session is None:
+                    raise
+                self.close()
+                return self._ask(question)
+        except LOST as error:
+            self.close()
+            said = " ".join(str(error).split())
+            raise StoreUnavailableError(
+                f"{self._place}: {said}; see that the server runs and can be reached"
+            ) from error
+
+    def _ask(self, question: Callable[[Session], T]) -> T:
+        if self._session is None:
+            self._session = Session(Connection(self._place, read_only=True))
+        return self._session.ask(question)
+
+    def close(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            session.connection.close()

@@ -1,0 +1,1 @@
+"""What CaseHub runs beside: the services that its tests need."""
