@@ -270,11 +270,15 @@ class CaseStatusChanged(Event):
 
 @dataclass(slots=True, kw_only=True)
 class CaseStarted(CaseStatusChanged):
-    """The first event of every case. `structure`: the hash of the definition's structure."""
+    """The first event of every case. `structure`: the hash of the definition's structure.
+
+    `budget`: of a sub-case, what was left of its parent's budgets, by unit.
+    """
 
     before: CaseStatus = CaseStatus.STARTING
     after: CaseStatus = CaseStatus.RUNNING
     structure: str = ""
+    budget: Mapping[str, float] | None = None
 
 
 @dataclass(slots=True, kw_only=True)

@@ -166,7 +166,10 @@ class Family:
             )
         try:
             await self._residents.start(
-                event.child, structure, Start(facts=dict(event.facts), by=f"case:{event.case}"), fresh=False
+                event.child,
+                structure,
+                Start(facts=dict(event.facts), budget=event.budget, by=f"case:{event.case}"),
+                fresh=False,
             )
         except CaseExistsError:
             pass
@@ -212,6 +215,8 @@ def end_of(live: LiveCase) -> ChildEnded:
     state = live.state
     facts = {name: copy(fact.value) for name, fact in state.facts.items() if fact.visible and fact.value is not ABSENT}
     charges = {unit: amount for (scope, unit), amount in state.spending.usage.items() if scope == "case"}
+    if calls := state.spending.calls.get("case"):
+        charges["calls"] = calls
     return ChildEnded(
         child=state.id,
         status=state.status,

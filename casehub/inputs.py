@@ -45,12 +45,14 @@ class Start(Input):
     """Begin the case with these facts. `confidence`: 0 to 1, of those that have one.
 
     `quarantined`: workers that are, by name; `held`: why the case begins suspended, empty where it does not.
+    `budget`: of a sub-case, what it may spend of what its parent has left, by unit.
     """
 
     facts: Mapping[str, Plain]
     confidence: Mapping[str, float] = field(default_factory=dict[str, float])
     quarantined: Mapping[str, Hold] = field(default_factory=dict[str, Hold])
     held: str = ""
+    budget: Mapping[str, float] | None = None
 
 
 @dataclass(slots=True, kw_only=True)

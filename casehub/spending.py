@@ -9,13 +9,17 @@ from datetime import UTC, datetime, timedelta
 
 @dataclass(slots=True)
 class Spending:
-    """Counted for the case as a whole and for each binding. `midnight`: when the next day begins (UTC)."""
+    """Counted for the case as a whole and for each binding. `midnight`: when the next day begins (UTC).
+
+    `inherited`: what a sub-case may spend of what its parent had left, by unit; None where nothing bounds it.
+    """
 
     calls: dict[str, int] = field(default_factory=dict[str, int])
     calls_before_today: dict[str, int] = field(default_factory=dict[str, int])
     usage: dict[tuple[str, str], float] = field(default_factory=dict[tuple[str, str], float])
     usage_today: dict[tuple[str, str], float] = field(default_factory=dict[tuple[str, str], float])
     midnight: datetime = datetime.min.replace(tzinfo=UTC)
+    inherited: Mapping[str, float] | None = None
 
     def begin_day(self, at: datetime) -> None:
         """Budgets `per="day"` count from midnight UTC."""
@@ -30,10 +34,15 @@ class Spending:
         calls[binding] = calls.get(binding, 0) + 1
 
     def charge(self, binding: str, charges: Mapping[str, float]) -> None:
-        """What an attempt has charged, by unit."""
+        """What an attempt has charged, by unit; of a sub-case, its calls too."""
+        if calls := int(charges.get("calls", 0)):
+            for scope in ("case", binding):
+                self.calls[scope] = self.calls.get(scope, 0) + calls
         for usage in (self.usage, self.usage_today):
             for scope in ("case", binding):
                 for unit, amount in charges.items():
+                    if unit == "calls":
+                        continue
                     usage[scope, unit] = usage.get((scope, unit), 0.0) + amount
 
     def spent(self, scope: str, unit: str, *, today: bool = False) -> float:

@@ -151,11 +151,11 @@ def fold(case: CaseId, events: Iterable[Event], state: CaseState | None = None) 
 
 def _started(state: CaseState, event: Any) -> None:
     envelope = event.envelope
-    state.definition = envelope.definition
-    state.tenant = envelope.tenant
+    state.definition, state.tenant = envelope.definition, envelope.tenant
     state.structure = event.structure
     state.started_at = envelope.at
     state.status = event.after
+    state.spending.inherited = event.budget
 
 
 def _status_changed(state: CaseState, event: Any) -> None:

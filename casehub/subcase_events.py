@@ -21,11 +21,15 @@ class SubCaseEvent(Event):
 
 @dataclass(slots=True, kw_only=True)
 class SubCaseStarted(SubCaseEvent):
-    """A case of `child_definition` is started with these facts. `waited`: whether its activation waits for it."""
+    """A case of `child_definition` is started with these facts. `waited`: whether its activation waits for it.
+
+    `budget`: what is left of the budgets that it spends from too, by unit; None where there is none.
+    """
 
     child_definition: str
     facts: Mapping[str, Plain]
     waited: bool = True
+    budget: Mapping[str, float] | None = None
 
 
 @dataclass(slots=True, kw_only=True)

@@ -15,6 +15,7 @@ from casehub.binding import Binding, Worker
 from casehub.engine.completions import completed
 from casehub.engine.failures import failed
 from casehub.engine.intake import Intake
+from casehub.engine.limits import left_over
 from casehub.errors import Declined, FactError, LimitError, Permanent, SubCaseError
 from casehub.events import (
     ActivationId,
@@ -62,6 +63,7 @@ def _started(
     except Exception as error:  # it is user code
         yield from failed(state, _NO_CHANCE, binding, activation, result, error, permanent=True)
         return
+    budget = left_over(state, structure, binding)
     for number, facts in enumerate(starts, 1):
         yield SubCaseStarted(
             child=child_id(activation.id, event.attempt, number if spec.several else None),
@@ -70,6 +72,7 @@ def _started(
             child_definition=spec.definition,
             facts=facts,
             waited=spec.wait,
+            budget=budget,
         )
     if not (spec.wait and starts):
         result.value = [] if spec.takes is not None else None

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 
 from casehub.binding import Binding
 from casehub.engine.quarantine import locked
@@ -13,6 +14,9 @@ from casehub.policies import Budget
 from casehub.spi import LoopControl
 from casehub.state import CaseState
 from casehub.structure import Structure
+
+FAMILY: Final = "family"
+"""The scope of what a sub-case may spend of what its parent has left."""
 
 
 def hold(
@@ -36,15 +40,38 @@ def hold(
         return Verdict.LIMIT, "firings", limits.firings
     if len(state.activations) >= limits.concurrency:
         return Verdict.LIMIT, "concurrency", limits.concurrency
-    overall, own = structure.definition.budget, binding.policy.budget
-    if overall is None and own is None:
-        return None
-    for scope, budget in (("case", overall), (binding.name, own)):
-        if budget is not None:
-            spent = overspent(state, structure, scope, budget, binding)
-            if spent is not None:
-                return Verdict.BUDGET, f"{scope}.{spent[0]}", spent[1]
+    for scope, budget in _budgets(state, structure, binding):
+        spent = overspent(state, structure, scope, budget, binding)
+        if spent is not None:
+            return Verdict.BUDGET, f"{scope}.{spent[0]}", spent[1]
     return None
+
+
+def _budgets(state: CaseState, structure: Structure, binding: Binding) -> Sequence[tuple[str, Budget]]:
+    """The budgets that an attempt of a binding spends from, by what they count."""
+    overall, own, inherited = structure.definition.budget, binding.policy.budget, state.spending.inherited
+    if overall is None and own is None and inherited is None:
+        return ()
+    family = None if inherited is None else _bounds(inherited)
+    return [(s, each) for s, each in ((FAMILY, family), ("case", overall), (binding.name, own)) if each is not None]
+
+
+def _bounds(inherited: Mapping[str, float]) -> Budget:
+    calls = inherited.get("calls")
+    return Budget(
+        calls=None if calls is None else int(calls), tokens=inherited.get("tokens"), money=inherited.get("money")
+    )
+
+
+def left_over(state: CaseState, structure: Structure, binding: Binding) -> dict[str, float] | None:
+    """What is left of the budgets that a sub-case of a binding spends from, but for those of a day; None without any."""
+    left: dict[str, float] = {}
+    for scope, budget in _budgets(state, structure, binding):
+        if budget.per is None:
+            for unit, bound in budget.units().items():
+                rest = max(0.0, bound - state.spending.spent("case" if scope == FAMILY else scope, unit))
+                left[unit] = min(rest, left.get(unit, rest))
+    return left or None
 
 
 def free(state: CaseState, structure: Structure, loop: LoopControl, eligible: Sequence[Binding]) -> list[Binding]:
@@ -83,7 +110,7 @@ def withheld(
         scope, _, unit = what.rpartition(".")
         if (scope, unit) not in state.held:
             yield BudgetExhausted(scope=scope, unit=unit, limit=bound)
-            budget = structure.definition.budget if scope == "case" else binding.policy.budget
+            budget = dict(_budgets(state, structure, binding)).get(scope)
             if budget is not None and budget.per == "day":
                 yield TimerSet(timer=TimerId(f"budget:{what}"), due=state.spending.midnight)
 
@@ -93,6 +120,7 @@ def overspent(
 ) -> tuple[str, float] | None:
     """The unit and bound of a budget that one more attempt of `binding` would break, estimates in flight included."""
     reserved: dict[str, float] = {}
+    scope = "case" if scope == FAMILY else scope
     flying = [structure.bindings[a.binding] for a in state.activations.values() if a.binding in structure.bindings]
     for planned in (*(b for b in flying if scope in ("case", b.name)), binding):
         if planned.policy.estimate is not None:

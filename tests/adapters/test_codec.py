@@ -374,6 +374,8 @@ def test_a_line_that_is_no_event_is_refused(line: str | bytes) -> None:
 
 
 def test_statuses_are_written_as_their_names() -> None:
-    assert encode(CaseStarted())[1] == b'{"before":"STARTING","after":"RUNNING","reason":"","structure":""}'
+    assert (
+        encode(CaseStarted())[1] == b'{"before":"STARTING","after":"RUNNING","reason":"","structure":"","budget":null}'
+    )
     assert type(read("CASE_STARTED", b"{}")) is CaseStarted
     assert read("CASE_STARTED", b"{}").after is CaseStatus.RUNNING  # type: ignore[attr-defined]

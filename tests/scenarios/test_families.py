@@ -11,11 +11,14 @@ from typing import Any
 import pytest
 
 from casehub import (
+    Budget,
+    BudgetExhausted,
     CaseDefinition,
     CaseEndedError,
     CaseExistsError,
     CaseHub,
     CaseHubError,
+    CaseStarted,
     CaseStatus,
     Event,
     EventQuery,
@@ -26,6 +29,7 @@ from casehub import (
     Retry,
     StoreUnavailableError,
     SubCaseEnded,
+    WorkerExecution,
 )
 from casehub.family import NAME
 from casehub.spi import Turn
@@ -413,3 +417,63 @@ async def test_a_sub_case_at_work_is_waited_for_no_longer_than_the_limit() -> No
         kit.clock.move("5s")
         with pytest.raises(TimeoutError, match="did not come to rest within 5s"):
             await resting
+
+
+def study(*, calls: int | None = None, per: str | None = None) -> CaseDefinition:
+    """Questions that sub-cases of sub-cases think about, for 30 tokens each."""
+    thought = CaseDefinition("thought", goal="enough", signals={"more": str})
+
+    @thought.worker(writes="idea")
+    async def think(question: str, more: str, execution: WorkerExecution) -> str:
+        execution.charge(tokens=30)
+        return f"{question} {more}"
+
+    thought.goal("enough", lambda idea: idea.endswith("enough"))
+    chapter = CaseDefinition("chapter", goal="idea", budget=Budget(tokens=500))
+
+    @chapter.sub_case(thought, writes="idea")
+    def ponder(question: str) -> dict[str, str]:
+        return {"question": question}
+
+    budget = Budget(tokens=100, calls=calls, per=per)
+    study = CaseDefinition("study", goal="never", signals={"question": str, "never": str}, budget=budget)
+
+    @study.sub_case(chapter, name="chapter", writes="idea")
+    def begin(question: str) -> dict[str, str]:
+        return {"question": question}
+
+    return study
+
+
+async def test_a_sub_case_may_spend_what_is_left_of_the_budgets_around_it_and_says_when_that_is_spent() -> None:
+    async with CaseTestKit(study(calls=9)) as kit:
+        case = await kit.start("study", question="why", case_id="s")
+        await idle()
+        first = kit.hub.case("s/chapter/1/ponder/1")
+        for more in ("a", "enough"):
+            await first.signal(more=more)
+            await idle()
+        spent = (await case.state()).spending
+        assert (spent.spent("case", "tokens"), spent.spent("case", "calls")) == (60, 4)  # two, and one in each around
+        await case.signal(question="how")
+        await idle()
+        second = kit.hub.case("s/chapter/2/ponder/1")
+        (started,) = await second.log.query(CaseStarted)
+        assert started.budget == {"tokens": 40, "calls": 3}
+        for more in ("a", "b", "c"):
+            await second.signal(more=more)
+            await idle()
+        (exhausted,) = await second.log.query(BudgetExhausted)
+        assert (exhausted.scope, exhausted.unit, exhausted.limit) == ("family", "tokens", 40)
+        await kit.restart()
+        second = kit.hub.case("s/chapter/2/ponder/1")
+        assert [each.text for each in await second.explain("think")] == ["held back by family.tokens (40)"]
+
+
+async def test_the_budget_of_a_day_bounds_no_sub_case_as_that_may_live_longer() -> None:
+    async with CaseTestKit(study(per="day")) as kit:
+        await kit.start("study", question="why", case_id="s")
+        await idle()
+        (chapter,) = await kit.hub.case("s/chapter/1").log.query(CaseStarted)
+        (thought,) = await kit.hub.case("s/chapter/1/ponder/1").log.query(CaseStarted)
+        assert (chapter.budget, thought.budget) == (None, {"tokens": 500})
