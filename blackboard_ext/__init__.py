@@ -4,8 +4,11 @@
     stages       how stages are entered, completed and left
     steering     what people do to a stage
     control      the loop control that asks a strategy
+    oscillation  bindings that fire in the same cycle, over and over
     spi          what an author of strategies implements
     events       what orchestration adds to the log
+    extension    what the commands of `casehub` find of it, by entry point
+    strategies/  ready ones
 
 `CaseHub(claim, loop=PlanningStrategyLoopControl(strategy))` turns it on; no line of the definition changes.
 """

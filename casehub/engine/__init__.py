@@ -7,10 +7,12 @@ Pure, from the input to what follows from it:
     reports       what a report of work done elsewhere says
     letters       what may be done about an activation that ended in a fault
     completions   what a worker's result writes
+    results       what a worker's value is to become, and how sure it is
     failures      what is said of an attempt that ends badly, and what follows
     people        what people do about their tasks, and what follows from that
     brake         cases in which nothing new starts
     notices       what a case is told of its hub before it takes anything else
+    gates         planned actions: passed, held for people, carried out
     children      work that is cases of its own, and what they come to
     takes         which of these takes which input
     quarantine    workers that keep failing and are left alone for a while

@@ -14,6 +14,7 @@
     people         tasks for people
     subcases       work that cases of another definition do
     workers        functions, computations, people and sub-cases, with their bindings
+    mistakes       what is wrong with a text, with its places
     places         where an element stands, for what is found in the whole
     definitions    all of it, as a definition
     original       the format of CaseHub for Java, translated (original_keys, original_terms, projections, groups, quartz)

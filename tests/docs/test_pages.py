@@ -284,6 +284,21 @@ def test_the_functions_on_the_way_of_an_event_are_where_the_map_says() -> None:
     assert lost == []
 
 
+def test_the_map_names_every_module() -> None:
+    named = set(_PATH.findall((ROOT / "docs/architecture.md").read_text(encoding="utf-8")))
+    modules = {path.relative_to(ROOT).as_posix() for path in (ROOT / "casehub").glob("*.py")}
+    folders = {f"{path.parent.relative_to(ROOT).as_posix()}/" for path in (ROOT / "casehub").glob("*/__init__.py")}
+    assert sorted((modules | folders) - named) == []
+
+
+@pytest.mark.parametrize("package", ["casehub.engine", "casehub.loader", "blackboard_ext", "blackboard_ext.strategies"])
+def test_a_package_that_is_a_map_of_its_modules_names_every_one(package: str) -> None:
+    found = importlib.import_module(package)
+    told = set(re.findall(r"\w+", found.__doc__ or ""))
+    modules = {path.stem for path in Path(found.__file__ or "").parent.glob("*.py")} - {"__init__"}
+    assert sorted(modules - told) == []
+
+
 # From here on: the runner itself, on made-up pages.
 
 
