@@ -7,7 +7,7 @@ can move it, and too many others rest too. What is in memory is a cache of the l
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Final, TypeVar
 
@@ -28,7 +28,8 @@ from casehub.errors import (
 )
 from casehub.events import CaseId
 from casehub.inputs import Adopt, Recover, Start, TimerDue
-from casehub.lifecycle import ActivationStatus, CaseStatus
+from casehub.lifecycle import CaseStatus
+from casehub.parking import why_parked
 from casehub.spi import DueTimer, LoopControl
 from casehub.state import CaseState
 from casehub.structure import Structure
@@ -150,9 +151,7 @@ class Residents:
             ) from error
         state = live.state
         pump = Pump(live, runtime, self._idle)
-        missing = [] if state.status.ended else list(_gone(state, structure))
-        if missing:
-            reason = f"its definition has changed and lacks {', '.join(missing)}, which is in flight; bring that back"
+        if reason := why_parked(state, structure):
             self.parked[case] = reason
             raise InputRefusedError(f"case {case!r} is parked: {reason}")
         self._pumps[case] = pump
@@ -258,20 +257,3 @@ class Residents:
             if pump is not None and not pump.busy:
                 pump.call_off()  # who waits for people is run again when they answer
                 del self._pumps[oldest]
-
-
-def _gone(state: CaseState, structure: Structure) -> Iterator[str]:
-    """What is in flight, by its binding, and has no place in a definition."""
-    for activation in state.activations.values():
-        binding = structure.bindings.get(activation.binding)
-        if binding is None:
-            yield activation.binding
-        elif activation.action is not None and binding.worker_named(activation.worker).gate is None:
-            yield f"the gate of {activation.binding}"
-        elif activation.status is ActivationStatus.DELEGATED:  # what comes back of a plain worker is taken as it is
-            worker = binding.worker_named(activation.worker)
-            tasks = state.tasks.of(activation.id)
-            if activation.id in state.children.tallies and worker.sub_case is None:
-                yield f"{activation.binding} as sub-cases"
-            elif any(not (task.ask or task.gate) for task in tasks) and worker.form is None:
-                yield f"{activation.binding} as a human task"

@@ -17,6 +17,7 @@ from casehub.cli.desk import worker_process
 from casehub.cli.options import Session, Working
 from casehub.errors import CaseHubError, StoreUnavailableError
 from casehub.lookup import is_there, release
+from casehub.parking import why_parked
 from casehub.query import CaseQuery
 from casehub.record import read_case
 from casehub.settings import Settings
@@ -131,9 +132,8 @@ async def _would_be_parked(session: Session, store: CaseStore) -> dict[str, str]
         if structure is None:
             found[case] = f"it is of definition {state.definition!r}, which {worked.app} lacks"
             continue
-        missing = sorted({each.binding for each in state.activations.values()} - structure.bindings.keys())
-        if missing:
-            found[case] = f"its definition lacks {', '.join(missing)}, which is in flight"
+        if reason := why_parked(state, structure):
+            found[case] = reason
     return found
 
 

@@ -108,6 +108,15 @@ def block(task: str) -> str:
 
 # ---- a service that is down while there is a file that says so
 
+held_anew = CaseDefinition("held", goal="done")
+"""`held`, with its worker called otherwise."""
+
+
+@held_anew.worker(writes="done")
+def barricade(task: str) -> str:
+    return task
+
+
 flaky = CaseDefinition("flaky", goal="answer")
 
 

@@ -1,0 +1,34 @@
+"""Parking: an open case that its definition, as it is now, cannot go on with is left as it is until that is mended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from casehub.lifecycle import ActivationStatus
+from casehub.state import CaseState
+from casehub.structure import Structure
+
+
+def why_parked(state: CaseState, structure: Structure) -> str:
+    """Why a case cannot be worked by a definition, and what to do; empty where it can, or has ended."""
+    missing = [] if state.status.ended else list(_gone(state, structure))
+    if not missing:
+        return ""
+    return f"its definition has changed and lacks {', '.join(missing)}, which is in flight; bring that back"
+
+
+def _gone(state: CaseState, structure: Structure) -> Iterator[str]:
+    """What is in flight, by its binding, and has no place in a definition."""
+    for activation in state.activations.values():
+        binding = structure.bindings.get(activation.binding)
+        if binding is None:
+            yield activation.binding
+        elif activation.action is not None and binding.worker_named(activation.worker).gate is None:
+            yield f"the gate of {activation.binding}"
+        elif activation.status is ActivationStatus.DELEGATED:  # what comes back of a plain worker is taken as it is
+            worker = binding.worker_named(activation.worker)
+            tasks = state.tasks.of(activation.id)
+            if activation.id in state.children.tallies and worker.sub_case is None:
+                yield f"{activation.binding} as sub-cases"
+            elif any(not (task.ask or task.gate) for task in tasks) and worker.form is None:
+                yield f"{activation.binding} as a human task"
