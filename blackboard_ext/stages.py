@@ -187,7 +187,10 @@ def _all_settled(state: CaseState, plan: PlanState, structure: Structure, stage:
 
 
 def _settled(state: CaseState, plan: PlanState, stages: Mapping[str, Stage], name: str) -> bool:
-    """Whether a member needs nothing more: it ran and ended, or is achieved, or has ended as a stage."""
+    """Whether a member needs nothing more: it ran and ended, or is achieved, or has ended as a stage.
+
+    A dead letter that is retried has ended, and is about to run again.
+    """
     if name in stages:
         return plan.stage(name).ended
     milestone = state.milestones.get(name)
@@ -198,6 +201,7 @@ def _settled(state: CaseState, plan: PlanState, stages: Mapping[str, Stage], nam
         firing is not None
         and bool(firing.outcome)
         and firing.in_flight is None
+        and firing.then != "retry"
         and not firing.outcome.endswith("CANCELLED")
     )
 

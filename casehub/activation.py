@@ -80,6 +80,24 @@ class Firing:
     then: str = ""
     detail: str = ""
 
+    def begin(self, activation: ActivationId, stamps: Mapping[str, int], occurrence: int) -> None:
+        """It fires: what it sees now counts as seen."""
+        self.count += 1
+        self.before, self.before_occurrence = self.stamps, self.occurrence
+        self.stamps, self.occurrence = stamps, occurrence
+        self.in_flight = activation
+        self.drops = 0
+
+    def end(self, detail: str) -> None:
+        """Its activation has settled."""
+        self.in_flight = None
+        self.excluded = ()
+        self.detail = detail
+
+    def give_back(self) -> None:
+        """What its last activation saw counts as seen no more: it may fire on it again."""
+        self.stamps, self.occurrence = self.before, self.before_occurrence
+
 
 @dataclass(slots=True)
 class MilestoneState:

@@ -29,7 +29,7 @@ from casehub.events import CaseId, Event, WorkerScheduled
 from casehub.explanation import Explanation
 from casehub.fact_history import FactHistory
 from casehub.hindsight import replay_decisions
-from casehub.inputs import Cancel, Input, Resume, Suspend, Write
+from casehub.inputs import Cancel, Input, Resume, Suspend, Unfault, Write
 from casehub.lifecycle import CaseStatus
 from casehub.plan import PlanView
 from casehub.query import CaseLog
@@ -56,6 +56,8 @@ class Cases(Protocol):
     async def pump(self, case: CaseId) -> Pump:
         """The pump of a case, loaded if need be. Raises `CaseNotFoundError`."""
         ...
+
+    async def pump_anew(self, case: CaseId) -> Pump: ...
 
 
 class Case:
@@ -247,6 +249,23 @@ class Case:
     async def resume(self, *, by: str = "user", reason: str = "") -> None:
         """Let a suspended case go on. Raises `IllegalTransitionError` for one that is not suspended."""
         await self._submit(Resume(by=by, reason=reason))
+
+    async def unfault(
+        self, facts: Mapping[str, Any] | None = None, *, by: str = "user", reason: str = "", retry: bool = True
+    ) -> None:
+        """Let a case that has faulted go on, with `facts` that are brought with it.
+
+        What was called off when it faulted comes up again, and so does what faulted it, with `retry`; without it that is
+        a dead letter. Its sub-cases stay ended. Raises `CaseEndedError` or `IllegalTransitionError` for a case in
+        another status, `InputRefusedError` where a failure goal still holds, and for a sub-case.
+        """
+        pump = await self._hub.pump_anew(self.id)
+        types, plain = pump.live.structure.types, dict[str, Plain]()
+        for name, value in (facts or {}).items():
+            if name not in types:
+                raise InputRefusedError(f"case {self.id!r} knows no fact {name!r}; {did_you_mean(name, types)}")
+            plain[name] = types[name].accept(value, f"fact {name!r}")
+        await pump.submit(Unfault(facts=plain, retry=retry, by=by, reason=reason))
 
     async def cancel(self, *, by: str = "user", reason: str = "", grace: Duration = "5s") -> None:
         """End the case now, and wait up to `grace` until what was running has come to its end."""

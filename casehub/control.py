@@ -317,6 +317,11 @@ class RemoteCase:
     async def resume(self, *, by: str = "user", reason: str = "") -> None:
         await self._ask("resume", by=by, reason=reason)
 
+    async def unfault(
+        self, facts: Mapping[str, Any] | None = None, *, by: str = "user", reason: str = "", retry: bool = True
+    ) -> None:
+        await self._ask("unfault", facts=facts or {}, by=by, reason=reason, retry=retry)
+
     async def cancel(self, *, by: str = "user", reason: str = "", grace: Duration = "5s") -> None:
         await self._ask("cancel", by=by, reason=reason, grace=_text(grace))
 

@@ -76,6 +76,7 @@ class Verbs:
                 "step",
                 "suspend",
                 "task",
+                "unfault",
                 "watch",
             )
         }
@@ -135,6 +136,9 @@ class Verbs:
 
     async def resume(self, case: str, by: str = "user", reason: str = "") -> None:
         await self._hub.case(case).resume(by=by, reason=reason)
+
+    async def unfault(self, case: str, facts: dict[str, Any], by: str, reason: str, retry: bool) -> None:
+        await self._hub.case(case).unfault(facts, by=by, reason=reason, retry=retry)
 
     async def stage(
         self, case: str, stage: str, act: StageVerb, by: str = "user", reason: str = "", key: str = ""

@@ -18,6 +18,7 @@ from casehub.events import (
     ActivationId,
     CaseEnded,
     CaseId,
+    CaseUnfaulted,
     DeadLetterEvent,
     Event,
     WorkerExecutionDeclined,
@@ -39,7 +40,7 @@ _BAD: Final = concrete(
     (WorkerExecutionFailed, WorkerExecutionExpired, WorkerExecutionDeclined, WorkerExecutionInterrupted)
 )
 _DECIDING: Final = concrete((WorkerScheduled, DeadLetterEvent))
-_ENDING: Final = concrete((CaseEnded,))
+_ENDING: Final = concrete((CaseEnded, CaseUnfaulted))
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +178,7 @@ async def _undecided(store: CaseStore, event: WorkerExecutionFinished, ended: di
     case = event.case
     if case not in ended:
         query = EventQuery(types=_ENDING, tenant=event.tenant, case=case, newest=True, limit=1)
-        ended[case] = bool(await store.log.query(query))
+        ended[case] = any(isinstance(last, CaseEnded) for last in await store.log.query(query))
     if ended[case]:
         return False
     query = EventQuery(types=_DECIDING, tenant=event.tenant, case=case, binding=event.binding, newest=True, limit=1)

@@ -48,6 +48,7 @@ __all__ = [
     "CaseStalled",
     "CaseStarted",
     "CaseStatusChanged",
+    "CaseUnfaulted",
     "ContextChanged",
     "DeadLetterDiscarded",
     "DeadLetterEvent",
@@ -305,6 +306,15 @@ class CaseCancelled(CaseEnded):
     """Somebody ended the case."""
 
     after: CaseStatus = CaseStatus.CANCELLED
+
+
+@dataclass(slots=True, kw_only=True)
+class CaseUnfaulted(CaseStatusChanged):
+    """Somebody took a fault back, and the case goes on. `goals`: failure goals that are reached no more."""
+
+    before: CaseStatus = CaseStatus.FAULTED
+    after: CaseStatus = CaseStatus.RUNNING
+    goals: tuple[str, ...] = ()
 
 
 @dataclass(slots=True, kw_only=True)

@@ -366,6 +366,10 @@ class CaseHub:
         """The pump of a case, loaded when it is not in memory. Raises `CaseNotFoundError`."""
         return await self._residents_now.pump(case)
 
+    async def pump_anew(self, case: CaseId) -> Pump:
+        """As `pump`; a case that has ended is folded from its log."""
+        return await self._residents_now.anew(case)
+
     def begin(self, definition: str, case: CaseId) -> Pump:
         """The pump of a case that is about to start: its id is not taken, and what it gets first is its `Start`."""
         return self._residents_now.begin(case, self._structure(definition))

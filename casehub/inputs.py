@@ -153,6 +153,15 @@ class Resume(Input):
 
 
 @dataclass(slots=True, kw_only=True)
+class Unfault(Input):
+    """Let a faulted case go on. `facts`: brought with it; `retry`: what faulted the case runs again."""
+
+    facts: Mapping[str, Plain] = field(default_factory=dict[str, Plain])
+    retry: bool = True
+    reason: str = ""
+
+
+@dataclass(slots=True, kw_only=True)
 class RetryLetter(Input):
     """Let the binding of a dead letter fire again; `facts`: those that it reads, edited."""
 

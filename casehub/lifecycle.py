@@ -73,7 +73,7 @@ CASE_TRANSITIONS: Mapping[CaseStatus, frozenset[CaseStatus]] = {
     CaseStatus.WAITING: frozenset({CaseStatus.RUNNING, CaseStatus.SUSPENDED, *_ENDED}),
     CaseStatus.SUSPENDED: frozenset({CaseStatus.RUNNING, CaseStatus.FAULTED, CaseStatus.CANCELLED}),
     CaseStatus.COMPLETED: frozenset(),
-    CaseStatus.FAULTED: frozenset(),
+    CaseStatus.FAULTED: frozenset({CaseStatus.RUNNING}),  # by hand: `unfault`
     CaseStatus.CANCELLED: frozenset(),
 }
 

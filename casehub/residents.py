@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import timedelta
 from functools import partial
 from typing import Final, TypeVar
 
@@ -38,6 +39,8 @@ log = structlog.get_logger("casehub.hub")
 
 ENDED: Final = 64
 """Cases that have ended and stay in memory a little longer: somebody is about to ask for their outcome."""
+UNWINDING: Final = timedelta(seconds=5)
+"""Time for what ran to come to its end, before a case that has ended may go on."""
 AGAIN: Final = 1.0
 """Seconds until the next look at a store that is away."""
 T = TypeVar("T")
@@ -127,6 +130,23 @@ class Residents:
             if not loading.done():
                 loading.set_result(pump)  # None where whoever loaded was cancelled: the next one does
             del self._loading[case]
+
+    async def anew(self, case: CaseId) -> Pump:
+        """The pump of a case, folded from its log where it has ended: nothing is left of how it came to its end.
+
+        Raises `InputRefusedError` while something of it still comes to its end.
+        """
+        pump = await self.pump(case)
+        if not pump.live.state.status.ended:
+            return pump
+        with self._runtime.wheel.limit(UNWINDING) as scope:
+            await pump.unwound()
+            await pump.committed()
+        if scope.cancelled_caught:
+            raise InputRefusedError(f"workers of case {case!r} still come to their end; try again when they have")
+        if self._pumps.get(case) is pump:
+            del self._pumps[case]
+        return await self.pump(case)
 
     async def _load(self, case: CaseId) -> Pump:
         runtime = self._runtime

@@ -22,6 +22,7 @@ from casehub.events import (
     CaseStalled,
     CaseStarted,
     CaseStatusChanged,
+    CaseUnfaulted,
     ContextChanged,
     DeadLetterDiscarded,
     DeadLetterRetried,
@@ -64,7 +65,7 @@ class CaseState:
     """Everything a case is, between two events. `control`: the loop control's own part, kept apart from the facts.
 
     `anchors`, `occurred`: of the timer of a schedule, where it counts from, and its last occurrence; `quarantined`: workers,
-    and until when; None for one that is suspended by hand.
+    and until when; None for one that is suspended by hand. `put_away`: the timers when the case ended.
     """
 
     id: CaseId
@@ -85,6 +86,7 @@ class CaseState:
     milestones: dict[str, MilestoneState] = field(default_factory=dict[str, MilestoneState])
     goals: dict[str, int] = field(default_factory=dict[str, int])
     timers: dict[TimerId, datetime] = field(default_factory=dict[TimerId, datetime])
+    put_away: dict[TimerId, datetime] = field(default_factory=dict[TimerId, datetime])
     tasks: Tasks = field(default_factory=Tasks)
     children: Children = field(default_factory=Children)
     anchors: dict[TimerId, datetime] = field(default_factory=dict[TimerId, datetime])
@@ -165,7 +167,15 @@ def _status_changed(state: CaseState, event: Any) -> None:
         state.stalled = ()
     if event.after.ended:
         state.ended_by = event.by
-        state.timers.clear()
+        state.put_away, state.timers = state.timers, {}
+
+
+def _unfaulted(state: CaseState, event: Any) -> None:
+    _status_changed(state, event)
+    state.ended_by = ""
+    for goal in event.goals:
+        state.goals.pop(goal, None)
+    state.children.forget_cancelled()
 
 
 def _context_changed(state: CaseState, event: Any) -> None:
@@ -185,12 +195,7 @@ def _signal(state: CaseState, event: Any) -> None:
 
 
 def _scheduled(state: CaseState, event: Any) -> None:
-    firing = state.firing(event.binding)
-    firing.count += 1
-    firing.before, firing.before_occurrence = firing.stamps, firing.occurrence
-    firing.stamps, firing.occurrence = event.stamps, event.occurrence
-    firing.in_flight = event.activation
-    firing.drops = 0
+    state.firing(event.binding).begin(event.activation, event.stamps, event.occurrence)
     facts = state.facts
     state.fired += 1
     state.stalled = ()
@@ -222,8 +227,7 @@ def _attempt_finished(state: CaseState, event: Any) -> None:
     if state.children.known:
         state.children.forget(activation.id)
     firing = state.firing(event.binding)
-    firing.outcome = event.name
-    firing.then = event.then
+    firing.outcome, firing.then = event.name, event.then
     if event.then == "reroute":
         firing.excluded = (*firing.excluded, event.worker)
         activation.action = None
@@ -234,16 +238,14 @@ def _attempt_finished(state: CaseState, event: Any) -> None:
             activation.parks += event.parked
         return
     del state.activations[event.activation]
-    firing.in_flight = None
-    firing.excluded = ()
-    firing.detail = getattr(event, "message", "") or getattr(event, "reason", "")
+    firing.end(getattr(event, "message", "") or getattr(event, "reason", ""))
     if isinstance(event, WorkerExecutionCancelled):
-        firing.stamps, firing.occurrence = firing.before, firing.before_occurrence
+        firing.give_back()
 
 
 def _letter_retried(state: CaseState, event: Any) -> None:
     firing = state.firing(event.binding)
-    firing.stamps, firing.occurrence = firing.before, firing.before_occurrence
+    firing.give_back()
     firing.then = "retry"
     state.stalled = ()
 
@@ -372,6 +374,7 @@ _FOLDS: dict[type[Event], Callable[[CaseState, Any], None]] = {
     **dict.fromkeys(subtypes(SubCaseEvent), _sub_case),
     **dict.fromkeys(subtypes(ActionEvent), _action),
     CaseStarted: _started,
+    CaseUnfaulted: _unfaulted,
     ContextChanged: _context_changed,
     SignalReceived: _signal,
     WorkerScheduled: _scheduled,

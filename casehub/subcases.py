@@ -84,6 +84,10 @@ class Children:
             else:
                 del self.known[child.id]
 
+    def forget_cancelled(self) -> None:
+        """Forget those that were told to end: nobody waits to hear that they have."""
+        self.known = {id: child for id, child in self.known.items() if not child.cancelled}
+
     def forget(self, activation: ActivationId) -> None:
         """Forget those of an attempt that have ended: it is over."""
         if self.tallies.pop(activation, None) is None:

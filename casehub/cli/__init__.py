@@ -143,6 +143,7 @@ case.command(
     sort_key=7,
 )
 case.command("casehub.cli.verbs:resume_app", name="resume", help="Let a suspended case go on.", sort_key=8)
+case.command("casehub.cli.verbs:unfault_app", name="unfault", help="Let a faulted case go on.", sort_key=8)
 case.command(
     "casehub.cli.verbs:stage_app",
     name="stage",

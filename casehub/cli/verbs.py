@@ -1,4 +1,5 @@
-"""Commands that act on a case: `case signal`, `case stage`, `case suspend`, `case resume`, `case cancel`, `case kill`."""
+"""Commands that act on a case: `case signal`, `case stage`, `case suspend`, `case resume`, `case unfault`,
+`case cancel`, `case kill`."""
 
 from __future__ import annotations
 
@@ -128,6 +129,37 @@ async def resume_case(id: Id, /, *, reason: Reason = "", common: Acting | None =
     """Let a suspended case go on."""
     session = Session(common)
     await _act(session, id, lambda case: case.resume(by=session.by, reason=reason), works=True)
+
+
+unfault_app = App(
+    name="unfault",
+    help_epilogue="""What was called off when it faulted comes up again, and what faulted it is tried
+again, unless --drop leaves it as a dead letter. Without a running 'casehub up'
+the case is worked here until it rests.
+
+Examples:
+  casehub case unfault ID --reason "the service is back"
+  casehub case unfault ID amount=12.5 --by user:ada   # with facts that mend it
+  casehub case unfault ID --drop""",
+)
+
+
+@unfault_app.default
+async def unfault_case(
+    id: Id,
+    /,
+    *facts: Annotated[str, Parameter(help="Facts brought with it: name=value, the value as JSON or text.")],
+    drop: Annotated[bool, Parameter(help="Do not try again what faulted it.")] = False,
+    reason: Reason = "",
+    common: Acting | None = None,
+) -> None:
+    """Let a case that has faulted go on."""
+    session = Session(common)
+    brought = facts_of(facts, "fact")
+    with meant(brought):
+        await _act(
+            session, id, lambda case: case.unfault(brought, by=session.by, reason=reason, retry=not drop), works=True
+        )
 
 
 cancel_app = App(

@@ -30,7 +30,7 @@ from casehub.events import (
     WorkerScheduled,
 )
 from casehub.explanation import Explanation, Verdict
-from casehub.lifecycle import ActivationStatus
+from casehub.lifecycle import ActivationStatus, CaseStatus
 from casehub.policies import Refire
 from casehub.query import concrete
 from casehub.sentry import Sentry, StateFacts
@@ -250,7 +250,8 @@ def explain(state: CaseState, structure: Structure, loop: LoopControl, binding: 
         return Explanation(name, verdict, text, values)
 
     if state.status.ended:
-        return said(Verdict.ENDED, f"the case is {state.status}")
+        again = "; 'casehub case unfault' lets it go on" if state.status is CaseStatus.FAULTED else ""
+        return said(Verdict.ENDED, f"the case is {state.status}{again}")
     if not state.status.active:
         return said(Verdict.SUSPENDED, f"the case is {state.status}; resume it")
     try:

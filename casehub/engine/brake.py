@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from casehub.errors import IllegalTransitionError
-from casehub.inputs import Cancel, Input, Resume, Start, Suspend
+from casehub.inputs import Cancel, Input, Resume, Start, Suspend, Unfault
 from casehub.state import CaseState
 
 ALL: Final = ""
@@ -49,16 +49,16 @@ class Brake:
     def hold(self, state: CaseState, definition: str, input: Input) -> Suspend | None:
         """What a case takes before an input, so that nothing new starts in it.
 
-        A `Start` is marked instead. Raises `IllegalTransitionError` for a `Resume`: the brake is on.
+        A `Start` is marked instead. Raises `IllegalTransitionError` for what lets it go on: the brake is on.
         """
         pull = self.over(definition)
         if pull is None:
             return None
         if isinstance(input, Start):
             input.held = pull.said
-        elif isinstance(input, Resume):
+        elif isinstance(input, Resume | Unfault):
             raise IllegalTransitionError(
-                f"case {state.id!r} cannot be resumed: the brake is on ({pull.said}); release it with 'casehub resume'"
+                f"case {state.id!r} cannot go on: the brake is on ({pull.said}); release it with 'casehub resume'"
             )
         elif state.status.active and not isinstance(input, Suspend | Cancel):
             return Suspend(by=pull.by, reason=pull.said, at=input.at)

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from casehub.errors import CaseEndedError, IllegalTransitionError, InputRefusedError, did_you_mean
 from casehub.events import ContextChanged, DeadLetterDiscarded, DeadLetterRetried, Event
 from casehub.inputs import DiscardLetter, RetryLetter
+from casehub.lifecycle import CaseStatus
 from casehub.state import CaseState
 from casehub.structure import Structure
 from casehub.values import Plain, same
@@ -30,9 +31,9 @@ def retried(state: CaseState, structure: Structure, input: RetryLetter) -> Itera
                 f"{did_you_mean(name, reads)}"
             )
     yield DeadLetterRetried(binding=binding, activation=input.activation, reason=input.reason, by=input.by)
-    changed = _changed(state, input.facts)
-    if changed:
-        yield ContextChanged(facts=changed, by=input.by, cause=state.version)
+    edited = changed(state, input.facts)
+    if edited:
+        yield ContextChanged(facts=edited, by=input.by, cause=state.version)
 
 
 def discarded(state: CaseState, input: DiscardLetter) -> Iterator[Event]:
@@ -57,6 +58,10 @@ def check_letter(state: CaseState, activation: str) -> str:
         raise IllegalTransitionError(
             f"{what}: {decided.get(firing.then, 'it did not end in a fault')}; there is nothing to do"
         )
+    if state.status is CaseStatus.FAULTED:
+        raise CaseEndedError(
+            f"{what}: case {state.id!r} is FAULTED; unfault it first: 'casehub case unfault {state.id}'"
+        )
     if state.status.ended:
         raise CaseEndedError(
             f"{what}: case {state.id!r} is {state.status}, a terminal status; start a new case instead"
@@ -64,7 +69,8 @@ def check_letter(state: CaseState, activation: str) -> str:
     return binding
 
 
-def _changed(state: CaseState, facts: Mapping[str, Plain]) -> dict[str, Plain]:
+def changed(state: CaseState, facts: Mapping[str, Plain]) -> dict[str, Plain]:
+    """Those of the facts that are not there already, with the same value."""
     found = {name: state.facts.get(name) for name in facts}
     return {
         name: facts[name]

@@ -50,7 +50,7 @@ from casehub.events import (
     WorkerExecutionInterrupted,
 )
 from casehub.explanation import Explanation, Verdict
-from casehub.inputs import NEVER, Adopt, Cancel, Deliberated, Input, Reported, Start
+from casehub.inputs import NEVER, Adopt, Cancel, Deliberated, Input, Reported, Start, Unfault
 from casehub.lifecycle import CASE_TRANSITIONS, CaseStatus, allows, check_case
 from casehub.plan import PlanView
 from casehub.query import EventLog
@@ -119,7 +119,7 @@ class LiveCase:
         self.deliberations.handed = False
         try:
             self._record(self._first(input))
-            if turn.events and type(input) in (Start, Adopt):
+            if turn.events and type(input) in (Start, Adopt, Unfault):
                 self._record(at_start(state, self.structure))
             while not state.status.ended and self._settle():
                 pass  # something that was dispatched has ended at once
@@ -216,7 +216,7 @@ class LiveCase:
     def _settle(self) -> bool:
         """Complete, dispatch, or say what the case waits for; whether something that was dispatched has ended in it."""
         state = self.state
-        if not self._transitions():
+        if self._fault is None and not self._transitions():  # a case that faults leaves its stages as they are
             return False
         for end in (end_of(state, self.structure, self._fault), too_long(state, self.structure)):
             if end is not None and allows(CASE_TRANSITIONS, state.status, end.after):

@@ -9,6 +9,7 @@ from casehub.engine.children import child_ended
 from casehub.engine.gates import returned
 from casehub.engine.intake import INTAKE, Intake
 from casehub.engine.people import ask, assign, claim, comment, complete, decline, hand_on, release, timer_due
+from casehub.engine.unfault import unfaulted
 from casehub.events import Event
 from casehub.inputs import (
     Ask,
@@ -23,6 +24,7 @@ from casehub.inputs import (
     Release,
     Returned,
     TimerDue,
+    Unfault,
 )
 
 TAKES: dict[type[Input], Callable[[Intake, Any], Iterable[Event]]] = {
@@ -38,4 +40,5 @@ TAKES: dict[type[Input], Callable[[Intake, Any], Iterable[Event]]] = {
     Decline: decline,
     Comment: comment,
     TimerDue: timer_due,
+    Unfault: unfaulted,
 }

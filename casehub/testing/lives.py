@@ -163,6 +163,9 @@ class Lives:
     async def pump(self, case: CaseId) -> Pump:
         return await self.hub.pump(case)
 
+    async def pump_anew(self, case: CaseId) -> Pump:
+        return await self.hub.pump_anew(case)
+
     # ---- life
 
     async def begin(self, group: TaskGroup, entered: Callable[[], None]) -> None:

@@ -127,6 +127,16 @@ async def call(number: int) -> int:
     return number
 
 
+brittle = CaseDefinition("brittle", goal="answer")
+
+
+@brittle.worker(writes="answer", retry=Retry(1), on_exhausted="fault_case")
+async def reach(number: int) -> int:
+    if number < 0:
+        raise OSError("no line")
+    return number
+
+
 # ---- people
 
 loan = CaseDefinition("loan", goal="letter")
