@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import psycopg
+
 from casehub.adapters.migrations import Finding
 from casehub.adapters.postgres.connection import LOST, Connection, Place
 from casehub.adapters.postgres.log import PostgresReader, Session
@@ -16,7 +18,7 @@ from casehub.adapters.readers import Readers
 from casehub.adapters.sql_store import SqlStore
 from casehub.adapters.writer import Writer
 from casehub.adapters.written import EVENT_BYTES
-from casehub.errors import SchemaError, StoreOwnedError, StoreUnavailableError
+from casehub.errors import SchemaError, StoreError, StoreOwnedError, StoreUnavailableError
 from casehub.events import CaseId, Event
 from casehub.spi import Turn
 
@@ -64,10 +66,17 @@ class PostgresStore(SqlStore[Session]):
             await self.close()
             if isinstance(error, LOST):
                 raise self._unreachable(error) from error
+            if isinstance(error, psycopg.Error):
+                said = " ".join(str(error).split())
+                raise StoreError(
+                    f"{self.place}: its schema cannot be made or read: {said}; see what this user may do"
+                ) from error
             raise
 
     async def _verify(self) -> None:
         version = await self._ask(lambda session: schema_version(session.connection, self.place))
+        if version == 0:
+            raise StoreUnavailableError(f"{self.place}: there is none of CaseHub's; make it with 'casehub up APP'")
         if version < self.latest:
             raise SchemaError(
                 f"{self.place}: its schema is version {version}, and this CaseHub works with {self.latest}; "
