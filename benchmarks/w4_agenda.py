@@ -18,7 +18,9 @@ from typing import Any
 from benchmarks.measure import Plan, Run, Sample, Table, interleaved, measured, table_of
 from casehub import Binding, CaseDefinition, CaseId, CaseStarted, ChoreographyLoopControl, ContextChanged, Envelope
 from casehub.adapters.memory import MemoryStore
-from casehub.engine.live import LiveCase, restore
+from casehub.engine.live import LiveCase
+from casehub.engine.recovery import restore
+from casehub.folding import apply
 from casehub.structure import Structure
 from casehub.validation import build
 from casehub.values import Plain
@@ -100,7 +102,7 @@ def case_of(size: int, hot: bool) -> LiveCase:
 def change(live: LiveCase, facts: dict[str, Plain]) -> Sequence[Binding]:
     """What is eligible after these facts were written."""
     event = ContextChanged(facts=facts, envelope=ENVELOPE, version=live.state.version + 1)
-    live.state.apply(event)
+    apply(live.state, event)
     live.agenda.observe(event)
     return live.agenda.refresh(live.state)
 

@@ -28,6 +28,7 @@ from casehub.events import (
     WorkerExecutionInterrupted,
     WorkerScheduled,
 )
+from casehub.folding import apply
 from casehub.inputs import DiscardLetter, RetryLetter
 from casehub.query import EventQuery, concrete
 from casehub.spi import CaseStore
@@ -149,7 +150,7 @@ async def letter(store: CaseStore, id: str, tenant: str = "default") -> DeadLett
     inputs: dict[str, Plain] = {}
     last: WorkerExecutionFinished | None = None
     for event in events:
-        state.apply(event)
+        apply(state, event)
         if isinstance(event, WorkerScheduled) and event.activation == id:
             facts = state.activations[event.activation].facts
             inputs = {n: fact.value for n, fact in facts.items() if fact.visible and fact.value is not ABSENT}

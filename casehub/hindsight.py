@@ -16,6 +16,7 @@ from casehub.decision import Decision, DecisionReplay, DecisionStatus, Differenc
 from casehub.durations import duration
 from casehub.engine.deliberation import Asking, Question, stamps_of
 from casehub.events import DeliberationStarted, Event
+from casehub.folding import apply
 from casehub.query import EventLog
 from casehub.spi import LoopControl, WorksStages
 from casehub.state import CaseState
@@ -40,7 +41,7 @@ async def replay_decisions(
     for _, turn in groupby(events, key=lambda event: event.turn):
         begun: DeliberationStarted | None = None
         for event in turn:
-            state.apply(event)
+            apply(state, event)
             if type(event) in loop.handles:
                 state.control = loop.apply(state.control, event)
             if isinstance(event, DeliberationStarted):

@@ -12,9 +12,9 @@ from typing import Any, Literal, Protocol, TypeVar, cast
 from casehub.durations import Duration, duration
 from casehub.errors import SettingsError
 from casehub.events import EVENT_TYPES, CaseId, CaseStatusChanged, Event, UnknownEvent
+from casehub.folding import fold
 from casehub.inquiries import Inquiries
 from casehub.lifecycle import CaseStatus
-from casehub.state import fold
 from casehub.tasks import Task, TaskQuery
 
 E = TypeVar("E", bound=Event)

@@ -10,15 +10,16 @@ from typing import Final
 
 from casehub.context import CaseContext
 from casehub.decision import Decision, decisions_of
-from casehub.engine.live import restore
+from casehub.engine.recovery import restore
 from casehub.errors import CaseNotFoundError, UnknownNameError, did_you_mean
 from casehub.events import CaseId, Event
 from casehub.explanation import Explanation, Verdict
 from casehub.fact_history import FactHistory
+from casehub.folding import apply, fold
 from casehub.plan import PlanView
 from casehub.query import CaseLog
 from casehub.spi import CaseStore, LoopControl, WorksStages
-from casehub.state import CaseState, fold
+from casehub.state import CaseState
 from casehub.structure import Structure
 from casehub.subcases import Child
 
@@ -65,7 +66,7 @@ class CaseRecord:
             loop = loop.over(structure)
         state = CaseState(self.id, control=loop.initial())
         for event in self.events:
-            state.apply(event)
+            apply(state, event)
             if type(event) in loop.handles:
                 state.control = loop.apply(state.control, event)
         planned = bool(state.deliberation) or state.control != loop.initial()

@@ -14,8 +14,9 @@ from typing import Final, TypeVar
 
 import structlog
 
-from casehub.engine.live import LiveCase, restore
+from casehub.engine.live import LiveCase
 from casehub.engine.pump import Pump
+from casehub.engine.recovery import restore
 from casehub.engine.runtime import Runtime
 from casehub.errors import (
     CaseExistsError,

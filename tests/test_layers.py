@@ -29,6 +29,7 @@ LAYERS = {
         "casehub.events",
         "casehub.explanation",
         "casehub.faults",
+        "casehub.folding",
         "casehub.forms",
         "casehub.gate",
         "casehub.goals",

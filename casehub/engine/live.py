@@ -34,7 +34,6 @@ from casehub.events import (
     CaseCancelled,
     CaseEnded,
     CaseFaulted,
-    CaseId,
     CaseStalled,
     CaseStatusChanged,
     Envelope,
@@ -50,6 +49,7 @@ from casehub.events import (
     WorkerExecutionInterrupted,
 )
 from casehub.explanation import Explanation, Verdict
+from casehub.folding import apply
 from casehub.inputs import NEVER, Adopt, Cancel, Deliberated, Input, Reported, Start, Unfault
 from casehub.lifecycle import CASE_TRANSITIONS, CaseStatus, allows, check_case
 from casehub.plan import PlanView
@@ -162,7 +162,7 @@ class LiveCase:
             while True:
                 event.envelope = envelope
                 event.version = state.version + 1
-                state.apply(event)
+                apply(state, event)
                 recorded.append(event)
                 kind = type(event)
                 observe, reactors, note = _EFFECTS[kind]
@@ -385,16 +385,3 @@ class _Effects(dict[type[Event], Effects]):
 
 
 _EFFECTS = _Effects()
-
-
-def restore(
-    case: CaseId, events: Iterable[Event], structure: Structure, loop: LoopControl, log: EventLog, chance: random.Random
-) -> LiveCase:
-    """A case from its log: folding only; nothing reacts and nothing is selected."""
-    state = CaseState(case, control=loop.initial())
-    handles = loop.handles
-    for event in events:
-        state.apply(event)
-        if type(event) in handles:
-            state.control = loop.apply(state.control, event)
-    return LiveCase(state, structure, loop, log, chance)

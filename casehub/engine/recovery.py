@@ -1,4 +1,4 @@
-"""When the store says no: what was committed, what is done again, what is refused.
+"""A case folded from its log; and when the store says no: what was committed, what is done again, what is refused.
 
 The state in memory is the overlay of the turns that failed. It is dropped, and folded again from the log; what was not
 committed goes back in front of the inbox, and what runs is left running: a result fits its attempt, not its task.
@@ -6,17 +6,22 @@ committed goes back in front of the inbox, and what runs is left running: a resu
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import random
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import structlog
 
-from casehub.engine.live import LiveCase, restore
+from casehub.engine.live import LiveCase
 from casehub.engine.runtime import Runtime, Ticket
-from casehub.envelope import Envelope, Event
+from casehub.envelope import CaseId, Envelope, Event
 from casehub.errors import CaseHubError, FactError, LimitError, StoreError, StoreUnavailableError
+from casehub.folding import apply
 from casehub.inputs import Deliberated, Input, Returned
-from casehub.spi import CommitResult, Committed, Conflict, Duplicate, Refused, TooLarge, Turn
+from casehub.query import EventLog
+from casehub.spi import CommitResult, Committed, Conflict, Duplicate, LoopControl, Refused, TooLarge, Turn
+from casehub.state import CaseState
+from casehub.structure import Structure
 
 log = structlog.get_logger("casehub.engine")
 
@@ -52,6 +57,19 @@ async def commit(turns: Sequence[Turn], runtime: Runtime) -> Sequence[CommitResu
             return None
         alone += result
     return alone
+
+
+def restore(
+    case: CaseId, events: Iterable[Event], structure: Structure, loop: LoopControl, log: EventLog, chance: random.Random
+) -> LiveCase:
+    """A case from its log: folding only; nothing reacts and nothing is selected."""
+    state = CaseState(case, control=loop.initial())
+    handles = loop.handles
+    for event in events:
+        apply(state, event)
+        if type(event) in handles:
+            state.control = loop.apply(state.control, event)
+    return LiveCase(state, structure, loop, log, chance)
 
 
 async def reload(live: LiveCase, runtime: Runtime, taken: Taken) -> LiveCase:

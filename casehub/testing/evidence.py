@@ -16,7 +16,8 @@ from pydantic_core import from_json as parse_json
 
 from casehub.adapters.codec import as_json, from_json
 from casehub.adapters.memory import MemoryStore
-from casehub.engine.live import LiveCase, restore
+from casehub.engine.live import LiveCase
+from casehub.engine.recovery import restore
 from casehub.errors import FactError
 from casehub.events import CaseId, Event
 from casehub.query import EventLog

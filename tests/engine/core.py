@@ -15,7 +15,8 @@ from casehub.adapters.memory import MemoryStore
 from casehub.definition import CaseDefinition
 from casehub.durations import Duration, duration
 from casehub.engine.choreography import ChoreographyLoopControl
-from casehub.engine.live import LiveCase, restore
+from casehub.engine.live import LiveCase
+from casehub.engine.recovery import restore
 from casehub.events import CaseId, Event
 from casehub.explanation import Explanation
 from casehub.inputs import Cancel, Deliberated, Input, Recover, Resume, Returned, Start, Suspend, TimerDue, Write

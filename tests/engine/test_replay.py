@@ -28,10 +28,10 @@ from casehub import (
 )
 from casehub.engine.agenda import judge
 from casehub.errors import CaseHubError
+from casehub.folding import fold
 from casehub.inputs import Write
 from casehub.lifecycle import ActivationStatus, CaseStatus
 from casehub.policies import Retry
-from casehub.state import fold
 from tests.engine.core import Core, names
 
 

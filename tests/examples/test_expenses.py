@@ -13,9 +13,9 @@ import pytest
 from casehub import CaseStatus, ContextChanged, MilestoneSlaViolated, Verdict
 from casehub.adapters.xes import read_traces
 from casehub.events import CaseId
+from casehub.folding import fold
 from casehub.query import EventQuery
 from casehub.replay import replay
-from casehub.state import fold
 from casehub.testing import CaseTestKit
 from examples.expenses import Approval, Payment, Rejection, Submission, declaration
 from tests.staging import Kept

@@ -33,10 +33,10 @@ from casehub.adapters.clock import VirtualClock
 from casehub.binding import Binding
 from casehub.definition import CaseDefinition
 from casehub.events import CaseId
+from casehub.folding import fold
 from casehub.query import CaseQuery
 from casehub.replay import replay
 from casehub.spi import Answer
-from casehub.state import fold
 from tests.replay.logs import WHOLE, Happened, Order, Shop, Told, after, events_of, log_of, made_up, told
 from tests.staging import Away, Kept
 
