@@ -8,10 +8,10 @@ from datetime import datetime
 
 from casehub.actions import Action, ActionEvent, ActionHeld, ActionPlanned, ActionRejected
 from casehub.context import Fact
-from casehub.events import ActivationId
+from casehub.events import ActivationId, WorkerExecutionFinished, WorkerExecutionInterrupted
 from casehub.lifecycle import ActivationStatus, MilestoneStatus, SlaStatus
 from casehub.task_events import TaskId
-from casehub.tasks import Task
+from casehub.tasks import Task, TaskStatus
 from casehub.values import Plain
 
 
@@ -20,7 +20,8 @@ class Activation:
     """One activation in flight. `facts`: what it reads, as it was when it was made, for all its attempts.
 
     `attempt` counts from 1; `interruptions` of them ended with the process that ran them, `parks` of these
-    while it waited for people. `answers`: to what its worker asked, by task. `due`: of a schedule's. `action`: what it has planned,
+    while it waited for people. `answers`: to what its worker asked, by task; `refusals`: why there is none, None where its
+    deadline passed, until the attempt that asked has ended. `due`: of a schedule's. `action`: what it has planned,
     until that is rejected; `plans`: how often it has.
     """
 
@@ -33,17 +34,33 @@ class Activation:
     interruptions: int = 0
     parks: int = 0
     answers: dict[TaskId, Plain] = field(default_factory=dict[TaskId, Plain])
+    refusals: dict[TaskId, str | None] = field(default_factory=dict[TaskId, str | None])
     status: ActivationStatus = ActivationStatus.PENDING
     due: datetime | None = None
     action: Action | None = None
     plans: int = 0
 
     def answer(self, task: Task) -> None:
-        """Take in what somebody has answered."""
-        if task.ask:
+        """Take in how one of its tasks has ended."""
+        if task.status is not TaskStatus.COMPLETED:
+            if task.ask and task.status is not TaskStatus.CANCELLED:
+                self.refusals[task.id] = None if task.status is TaskStatus.EXPIRED else task.reason
+        elif task.ask:
             self.answers[task.id] = task.answer
         elif self.action is not None and isinstance(task.answer, dict) and task.answer.get("approved") is True:
             self.action.approved_by.append(task.assignee)
+
+    def end_attempt(self, event: WorkerExecutionFinished) -> None:
+        """Take in the end of an attempt that is not the last. One that was cut off is run again as if it went on."""
+        self.status = ActivationStatus.PENDING
+        if isinstance(event, WorkerExecutionInterrupted):
+            self.interruptions += 1
+            self.parks += event.parked
+        else:
+            self.refusals.clear()
+        if event.then == "reroute":  # what one worker was told, and planned, is not another's
+            self.answers.clear()
+            self.action = None
 
     def take(self, event: ActionEvent) -> None:
         """Take in what becomes of a planned action. The attempts that carry it out are counted from one again."""
@@ -58,6 +75,8 @@ class Activation:
             self.action.needed = event.approvals
         elif self.action is not None:
             self.action.approved, self.status = True, ActivationStatus.PENDING
+            self.answers.clear()  # what carries it out asks for itself
+            self.refusals.clear()
 
 
 @dataclass(slots=True)

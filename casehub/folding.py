@@ -42,7 +42,6 @@ from casehub.events import (
     TimerSet,
     WorkerExecutionCancelled,
     WorkerExecutionFinished,
-    WorkerExecutionInterrupted,
     WorkerExecutionStarted,
     WorkerQuarantined,
     WorkerReleased,
@@ -52,7 +51,6 @@ from casehub.lifecycle import ActivationStatus, CaseStatus, MilestoneStatus, Sla
 from casehub.state import CaseState
 from casehub.subcase_events import SubCaseEnded, SubCaseEvent, SubCaseStarted
 from casehub.task_events import HumanTaskEvent
-from casehub.tasks import TaskStatus
 
 
 def apply(state: CaseState, event: Event) -> None:
@@ -157,12 +155,8 @@ def _attempt_finished(state: CaseState, event: Any) -> None:
     firing.outcome, firing.then = event.name, event.then
     if event.then == "reroute":
         firing.excluded = (*firing.excluded, event.worker)
-        activation.action = None
     if not event.settled:
-        activation.status = ActivationStatus.PENDING
-        if isinstance(event, WorkerExecutionInterrupted):
-            activation.interruptions += 1
-            activation.parks += event.parked
+        activation.end_attempt(event)
         return
     del state.activations[event.activation]
     firing.end(getattr(event, "message", "") or getattr(event, "reason", ""))
@@ -185,10 +179,11 @@ def _task(state: CaseState, event: Any) -> None:
     task = state.tasks.apply(event)
     activation = state.activations.get(event.activation)
     if activation is not None:
-        if task is not None and task.status is TaskStatus.COMPLETED:
+        if task is not None and task.status.ended:
             activation.answer(task)
-        with_people = bool(state.tasks.of(event.activation))
-        activation.status = ActivationStatus.DELEGATED if with_people else ActivationStatus.RUNNING
+        if activation.status is not ActivationStatus.PENDING:  # else its attempt is over, and its tasks are called off
+            with_people = bool(state.tasks.of(event.activation))
+            activation.status = ActivationStatus.DELEGATED if with_people else ActivationStatus.RUNNING
 
 
 def _action(state: CaseState, event: Any) -> None:

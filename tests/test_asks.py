@@ -23,6 +23,7 @@ from casehub import (
     HumanTaskCancelled,
     HumanTaskCreated,
     Permanent,
+    Retry,
     SettingsError,
     TaskStatus,
     WorkerExecution,
@@ -339,3 +340,74 @@ async def test_an_answer_that_comes_while_a_worker_is_being_called_off_runs_it_a
         await kit.hub.tasks.complete("d-1/asks/1/ask-1", 7, by="user:ada")
         go.set()
         assert (await case.completed())["answer"] == 7
+
+
+async def test_a_worker_that_fails_with_another_question_open_is_tried_again_once() -> None:
+    definition = CaseDefinition("sums", goal="sum")
+
+    @definition.worker(writes="sum", on_declined="retry", retry=Retry(2, wait="1m", jitter=False))
+    async def add(name: str, execution: WorkerExecution) -> int:
+        return sum(await asyncio.gather(execution.ask(int, key="left"), execution.ask(int, key="right")))
+
+    async with CaseTestKit(definition) as kit:
+        case = await kit.start(definition, name="Ada")
+        await kit.settle()
+        await kit.hub.tasks.decline("sums-1/add/1/left", by="user:ada")
+        await kit.advance("1m")
+        assert kit.events(case, WorkerExecutionInterrupted) == []
+        for task, answer in (("left", 1), ("right", 2)):
+            await kit.hub.tasks.complete(f"sums-1/add/1/{task}", answer, by="user:ada")
+        assert (await case.completed())["sum"] == 3
+
+
+@pytest.mark.parametrize("how", ["declined", "expired"])
+async def test_a_question_that_ended_without_an_answer_is_told_to_a_worker_that_runs_again(how: str) -> None:
+    definition = CaseDefinition("survey", goal="report")
+
+    @definition.worker(writes="report")
+    async def look(site: str, execution: WorkerExecution) -> str:
+        try:
+            return str(await execution.ask(HumanTask("How many?", int, expires="1d"), key="people"))
+        except (Declined, TimeoutError) as error:
+            return f"{error}, {await execution.ask(str, key='guess')}"
+
+    async with CaseTestKit(definition) as kit:
+        case = await kit.start(definition, site="Delft")
+        await kit.settle()
+        await kit.restart()
+        if how == "declined":
+            await kit.hub.tasks.decline("survey-1/look/1/people", "I am away", by="user:ada")
+        else:
+            await kit.advance("1d")
+        await kit.settle()
+        await kit.restart()
+        assert [task.id for task in await kit.hub.tasks.list()] == ["survey-1/look/1/guess"]
+        await kit.hub.tasks.complete("survey-1/look/1/guess", "twelve", by="user:joan")
+        said = (await kit.hub.case(case.id).completed())["report"]
+        told = "I am away" if how == "declined" else "nobody answered task 'survey-1/look/1/people' before its deadline"
+        assert said == f"{told}, twelve"
+        assert len(kit.events(case, HumanTaskCreated)) == 2
+
+
+async def test_a_worker_that_takes_over_asks_questions_of_its_own() -> None:
+    definition = CaseDefinition("survey", goal="report")
+
+    @definition.worker(writes="report", capability="look")
+    async def walk(site: str, execution: WorkerExecution) -> str:
+        raise Declined(f"it is {await execution.ask(int)} km")
+
+    @definition.worker(writes="report", capability="look")
+    async def drive(site: str, execution: WorkerExecution) -> str:
+        return f"{await execution.ask(str)} drove"
+
+    definition.binding("look", capability="look", on_declined="reroute")
+
+    async with CaseTestKit(definition) as kit:
+        case = await kit.start(definition, site="Delft")
+        await kit.settle()
+        await kit.hub.tasks.complete("survey-1/look/1/ask-1", 12, by="user:ada")
+        await kit.settle()
+        assert [(task.title, task.ask) for task in await kit.hub.tasks.list()] == [("look: str", True)]
+        await kit.restart()
+        await kit.hub.tasks.complete("survey-1/look/1/ask-1", "Joan", by="user:ada")
+        assert (await kit.hub.case(case.id).completed())["report"] == "Joan drove"

@@ -275,6 +275,58 @@ async def test_a_rejected_action_may_be_planned_again() -> None:
         ]  # fmt: skip
 
 
+async def test_a_rejected_action_of_several_approvals_may_be_planned_again() -> None:
+    firewall = Firewall()
+    async with CaseTestKit(definition := incident(firewall, on_declined="retry", approvals=2)) as kit:
+        case = await kit.start(definition, host="db-1")
+        await kit.settle()
+        await kit.hub.tasks.complete("incident-1/respond/1/gate-1", {"approved": False}, by="user:ada")
+        await kit.advance("1m")
+        again = [task.id for task in await kit.hub.tasks.list()]
+        assert again == ["incident-1/respond/1/gate-1-2", "incident-1/respond/1/gate-2-2"]
+        await case.cancel()
+
+
+async def test_what_is_approved_while_its_worker_is_suspended_is_done_once_that_is_resumed() -> None:
+    firewall = Firewall()
+    async with CaseTestKit(definition := incident(firewall)) as kit:
+        case = await kit.start(definition, host="db-1")
+        await kit.settle()
+        await kit.hub.brake.pull(worker="respond")
+        await kit.hub.tasks.complete("incident-1/respond/1/gate-1", {"approved": True}, by="user:ada")
+        await kit.settle()
+        assert firewall.calls == []
+        await kit.restart()
+        await kit.settle()
+        assert firewall.calls == []
+        await kit.hub.brake.release(worker="respond")
+        await kit.hub.case(case.id).completed()
+        assert len(firewall.calls) == 1
+
+
+async def test_what_carries_an_action_out_asks_questions_of_its_own() -> None:
+    definition = CaseDefinition("incident", goal="isolated")
+
+    async def isolate(action: Isolation, execution: WorkerExecution) -> str:
+        return f"{action.host} isolated, {await execution.ask(str)}"
+
+    @definition.worker(writes="isolated", gate=Gate(isolate, users=["ada"]), on_declined="retry")
+    async def respond(host: str, execution: WorkerExecution) -> Planned[Isolation]:
+        return Planned(Isolation(f"{host}-{await execution.ask(int)}"))
+
+    async with CaseTestKit(definition) as kit:
+        case = await kit.start(definition, host="db")
+        await kit.settle()
+        await kit.hub.tasks.complete("incident-1/respond/1/ask-1", 7, by="user:joan")
+        await kit.settle()
+        await kit.hub.tasks.complete("incident-1/respond/1/gate-1", {"approved": False}, by="user:ada")
+        await kit.advance("1m")  # it plans anew, and knows its answer
+        await kit.hub.tasks.complete("incident-1/respond/1/gate-1-2", {"approved": True}, by="user:ada")
+        await kit.settle()
+        await kit.hub.tasks.complete("incident-1/respond/1/ask-1", "by hand", by="user:joan")
+        assert (await case.completed())["isolated"] == "db-7 isolated, by hand"
+
+
 async def test_a_suspended_case_does_what_was_approved_once_it_is_resumed() -> None:
     firewall = Firewall()
     async with CaseTestKit(definition := incident(firewall)) as kit:

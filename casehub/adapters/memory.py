@@ -165,6 +165,7 @@ class MemoryStore:
                 self._open_tasks.pop(key, None)
                 self._ended_tasks[key] = task
             else:
+                self._ended_tasks.pop(key, None)
                 self._open_tasks[key] = task
 
     def _is_set(self, entry: _Timer) -> bool:

@@ -19,6 +19,7 @@ from casehub.durations import duration
 from casehub.engine.failures import failed, message_of
 from casehub.engine.intake import Intake
 from casehub.engine.people import asked_of
+from casehub.engine.quarantine import suspended
 from casehub.engine.timers import TimerWheel
 from casehub.errors import Declined
 from casehub.events import Event, WorkerExecutionStarted
@@ -120,7 +121,7 @@ def _approved(state: CaseState, activation: Activation, by: str) -> Iterator[Eve
     about: dict[str, Any] = {"binding": activation.binding, "activation": activation.id, "by": by}
     action = activation.action
     yield ActionApproved(approved_by=tuple(action.approved_by) if action is not None else (), **about)
-    if state.status.active:  # a suspended case starts it when it is resumed
+    if state.status.active and not suspended(state, activation.worker):  # else it starts when that is resumed
         yield WorkerExecutionStarted(worker=activation.worker, attempt=activation.attempt + 1, **about)
 
 

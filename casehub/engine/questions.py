@@ -28,14 +28,24 @@ class Questions:
     `submit` posts a question to the case and waits until it is in the log; `told` is called when the worker waits.
     """
 
-    __slots__ = ("_activation", "_answers", "_attempt", "_binding", "_submit", "_told", "_waiting", "forms")
+    __slots__ = (
+        "_activation",
+        "_answers",
+        "_attempt",
+        "_binding",
+        "_refusals",
+        "_submit",
+        "_told",
+        "_waiting",
+        "forms",
+    )
 
     def __init__(
         self, activation: Activation, submit: Callable[[Ask], Awaitable[object]], told: Callable[[], None]
     ) -> None:
         self.forms: dict[TaskId, FactType] = {}
         self._activation, self._binding, self._attempt = activation.id, activation.binding, activation.attempt
-        self._answers = dict(activation.answers)
+        self._answers, self._refusals = dict(activation.answers), dict(activation.refusals)
         self._submit = submit
         self._told = told
         self._waiting: dict[TaskId, asyncio.Future[Plain]] = {}
@@ -61,6 +71,8 @@ class Questions:
         where = f"the answer to task {task!r}"
         if task in self._answers:
             return form.restore(self._answers[task], where)
+        if task in self._refusals:
+            raise _refusal(task, self._refusals[task])
         question = Ask(task=task, activation=self._activation, attempt=self._attempt, asked=asked, form=form.schema())
         waiting = self._waiting[task] = asyncio.get_running_loop().create_future()
         try:
@@ -82,7 +94,13 @@ class Questions:
             return
         if isinstance(event, HumanTaskCompleted):
             waiting.set_result(event.answer)
-        elif isinstance(event, HumanTaskExpired):
-            waiting.set_exception(TimeoutError(f"nobody answered task {event.task!r} before its deadline"))
         else:
-            waiting.set_exception(Declined(getattr(event, "reason", "") or "declined"))
+            reason = None if isinstance(event, HumanTaskExpired) else str(getattr(event, "reason", ""))
+            waiting.set_exception(_refusal(event.task, reason))
+
+
+def _refusal(task: TaskId, reason: str | None) -> Exception:
+    """What a worker is told of a question that has no answer; without a reason its deadline has passed."""
+    if reason is None:
+        return TimeoutError(f"nobody answered task {task!r} before its deadline")
+    return Declined(reason or "declined")

@@ -98,7 +98,7 @@ class TaskListContract:
         ended = replace(claimed, status=TaskStatus.COMPLETED, answer={"approved": True}, ended_by="user:ada")
         open_to_g1 = TaskQuery(statuses=_OF[2], groups=("g1",))
         async with opened(store):
-            for version, found in ((task, [task]), (claimed, [claimed]), (ended, [])):
+            for version, found in ((task, [task]), (claimed, [claimed]), (ended, []), (task, [task])):  # asked again
                 turn = writing.turn(CaseStarted())
                 turn.tasks = {version.id: version}
                 await committed(store, turn)
