@@ -92,10 +92,7 @@ def _walk(value: object, where: str, depth: int, left: list[int]) -> Plain:
             raise FactError(f"{where}: {value} is not a JSON number; store None or text instead")
         result = float(value)
     elif isinstance(value, Mapping):
-        if left[0] > 0:
-            result = {_key(key, where): _walk(item, f"{where}.{key}", depth + 1, left) for key, item in value.items()}
-        else:
-            result = None
+        result = _items(value, where, depth, left) if left[0] > 0 else None
     elif isinstance(value, (list, tuple)):
         result = (
             [_walk(item, f"{where}[{index}]", depth + 1, left) for index, item in enumerate(value)]
@@ -111,6 +108,19 @@ def _walk(value: object, where: str, depth: int, left: list[int]) -> Plain:
         raise LimitError(
             f"{where}: larger than {MAX_SIZE:,} characters and items; store it elsewhere and keep a reference"
         )
+    return result
+
+
+def _items(value: Mapping[Any, object], where: str, depth: int, left: list[int]) -> dict[str, Plain]:
+    """The items of a mapping. The short way for plain text under plain keys, of which most records are made."""
+    result: dict[str, Plain] = {}
+    for key, item in value.items():
+        name = key if type(key) is str and key.isascii() and "\0" not in key else _key(key, where)
+        if type(item) is str and item.isascii() and "\0" not in item and depth < MAX_DEPTH:
+            left[0] -= 1 + len(item)
+            result[name] = item
+        else:
+            result[name] = _walk(item, f"{where}.{key}", depth + 1, left)
     return result
 
 
@@ -227,8 +237,10 @@ class FactType:
         if self._adapter is None:
             return plain(value, where)
         try:
-            form = plain(self._adapter.dump_python(value, mode="json", by_alias=True, warnings="error"), where)
-            back = self._adapter.validate_json(to_json(form))
+            # Not `dump_python` and `validate_json`: they do no more than this, and half the time goes to doing it.
+            adapter = self._adapter
+            form = plain(adapter.serializer.to_python(value, mode="json", by_alias=True, warnings="error"), where)
+            back = adapter.validator.validate_json(to_json(form))
         except (PydanticSerializationError, ValidationError, UserWarning, RecursionError) as error:
             raise FactError(
                 f"{where}: {_shown(value)} does not fit {type_name(self.annotation)}: {_first(error)}"
@@ -247,7 +259,7 @@ class FactType:
                 return value
             return copy(value)
         try:
-            return self._adapter.validate_json(to_json(value))
+            return self._adapter.validator.validate_json(to_json(value))
         except ValidationError as error:
             raise FactError(
                 f"fact {fact!r}: the stored value {_shown(value)} does not fit {type_name(self.annotation)}: {_first(error)}"

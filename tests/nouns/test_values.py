@@ -133,6 +133,8 @@ def test_what_is_made_plain_shares_nothing_with_what_it_was_made_of() -> None:
         (math.inf, "inf is not a JSON number"),
         ([1, {"a": -math.inf}], "-inf is not a JSON number"),
         ("a\0b", "NUL"),
+        ({"a": "a\0b"}, "NUL"),
+        ({"a\0b": 1}, "NUL"),
         ("\ud800", "lone surrogate at position 0"),
         ({"\ud800": 1}, "lone surrogate"),
         ({1: 2}, "the key 1 is int"),
@@ -169,6 +171,12 @@ def test_what_is_too_deep_or_a_cycle_is_refused() -> None:
     assert plain(deep, "v") == deep
     with pytest.raises(LimitError, match="nested deeper than"):
         plain([[deep]], "v")
+    record: dict[str, Any] = {"a": "text"}
+    for _ in range(MAX_DEPTH - 1):
+        record = {"a": record}
+    assert plain(record, "v") == record
+    with pytest.raises(LimitError, match="nested deeper than"):
+        plain({"a": record}, "v")
     cycle: list[Any] = []
     cycle.append(cycle)
     with pytest.raises(LimitError, match="or a cycle"):
@@ -177,8 +185,14 @@ def test_what_is_too_deep_or_a_cycle_is_refused() -> None:
 
 @pytest.mark.parametrize(
     "value",
-    ["x" * (MAX_SIZE + 1), ["x" * 1000] * 1100, [0] * (MAX_SIZE + 1), {"a": "ü" * MAX_SIZE}],
-    ids=["text", "texts", "numbers", "within"],
+    [
+        "x" * (MAX_SIZE + 1),
+        ["x" * 1000] * 1100,
+        [0] * (MAX_SIZE + 1),
+        {"a": "ü" * MAX_SIZE},
+        dict.fromkeys(map(str, range(1100)), "x" * 1000),
+    ],
+    ids=["text", "texts", "numbers", "within", "record"],
 )
 def test_what_is_too_large_is_refused(value: object) -> None:
     with pytest.raises(LimitError, match="larger than"):
