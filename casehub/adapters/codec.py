@@ -42,31 +42,34 @@ Read = Callable[[Any], Any]
 class Form:
     """How the events of one class are written and read.
 
-    `write`: the body as JSON; `reads`: the fields whose values JSON changes; `mentions`: binding and worker of an event;
-    `confident`: it may carry a confidence.
+    `name` in the log, empty where each event has its own; `write`: the body as JSON; `reads`: the fields whose values
+    JSON changes; `mentions`: binding and worker of an event; `confident`: it may carry a confidence.
     """
 
     kind: type[Event]
+    name: str
     write: Callable[[Any], bytes]
     reads: tuple[tuple[str, Read], ...]
     mentions: Callable[[Any], tuple[str, str]]
     confident: bool
 
 
-_forms: dict[type[Event], Form] = {}
+class _Forms(dict[type[Event], Form]):
+    """The form of each class, made when it is first asked for. Raises `SettingsError` for annotations that cannot be resolved."""
+
+    def __missing__(self, kind: type[Event]) -> Form:
+        self[kind] = found = _form(kind)
+        return found
 
 
-def form_of(kind: type[Event]) -> Form:
-    """The form of a class, made once. Raises `SettingsError` for annotations that cannot be resolved."""
-    found = _forms.get(kind)
-    if found is None:
-        found = _forms[kind] = _form(kind)
-    return found
+FORMS: Final = _Forms()
 
 
 def _form(kind: type[Event]) -> Form:
     if kind is UnknownEvent:
-        return Form(kind, _write_unknown, (), lambda event: (mention(event, "binding"), mention(event, "worker")), True)
+        return Form(
+            kind, "", _write_unknown, (), lambda event: (mention(event, "binding"), mention(event, "worker")), True
+        )
     names = [field.name for field in fields(kind) if field.init and field.name not in _ENVELOPE]
     try:
         hints = get_type_hints(kind, include_extras=True)
@@ -85,7 +88,7 @@ def _form(kind: type[Event]) -> Form:
         slots=True,
     )
     write = SchemaSerializer(schema, core_schema.CoreConfig(ser_json_inf_nan="strings")).to_json
-    return Form(kind, write, wanted, _mentions(names), "confidence" in names)
+    return Form(kind, kind.name, write, wanted, _mentions(names), "confidence" in names)
 
 
 def _write_unknown(event: UnknownEvent) -> bytes:
@@ -107,15 +110,14 @@ def _mentions(names: Sequence[str]) -> Callable[[Any], tuple[str, str]]:
 
 def encode(event: Event) -> tuple[str, bytes]:
     """Name in the log, and the body as JSON. Raises `FactError` for a value that JSON cannot hold."""
-    kind = type(event)
-    form = _forms.get(kind) or form_of(kind)
+    form = FORMS[type(event)]
     try:
         body = form.write(event)
     except PydanticSerializationError as error:
         raise FactError(
             f"event {name_of(event)} of case {event.case!r} cannot be written: {error}; put plain values into it"
         ) from None
-    return (event.name if kind is not UnknownEvent else name_of(event)), body
+    return form.name or name_of(event), body
 
 
 def as_json(event: Event) -> bytes:
@@ -154,7 +156,7 @@ def decode(name: str, body: str | bytes, envelope: Envelope, version: int, by: s
     kind = EVENT_TYPES.get(name)
     content = parse_json(body)
     if kind is not None:
-        form = _forms.get(kind) or form_of(kind)
+        form = FORMS[kind]
         try:
             for field, read in form.reads:
                 if field in content:

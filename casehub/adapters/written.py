@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache
 from typing import Final
 
-from casehub.adapters.codec import encode, form_of
+from casehub.adapters.codec import FORMS, encode
 from casehub.errors import FactError, SettingsError
 from casehub.events import CaseStatusChanged
 from casehub.query import confidence_of
@@ -63,9 +62,10 @@ def _prepared(turn: Turn, event_bytes: int) -> Written | TooLarge | Refused:
     tenant, definition = envelope.tenant, envelope.definition
     rows: list[tuple[Kind, str, int, str, float | None]] = []
     size, reason = 0, None
-    if not _can_be_text(envelope.case, turn.key, *turn.timers):
+    if not _can_be_text("".join((envelope.case, tenant, definition, turn.key, *turn.timers))):
         return Refused(
-            "", f"case {envelope.case!r}: its id, a key or a timer has a lone surrogate or a NUL; use valid text"
+            "",
+            f"case {envelope.case!r}: its id, its tenant, a key or a timer has a lone surrogate or a NUL; use valid text",
         )
     for event in turn.events:
         try:
@@ -74,9 +74,9 @@ def _prepared(turn: Turn, event_bytes: int) -> Written | TooLarge | Refused:
             return Refused(event.name, str(error))
         if len(body) > event_bytes:
             return TooLarge(name, len(body), event_bytes)
-        form = form_of(type(event))
-        kind = (tenant, definition, name, *form.mentions(event))
-        if not _names_can_be_text(event.by, *kind):
+        form = FORMS[type(event)]
+        binding, worker = form.mentions(event)
+        if not _can_be_text(event.by + name + binding + worker):
             return Refused(
                 name,
                 f"event {name} of case {envelope.case!r}: an identifier has a lone surrogate or a NUL; use valid text",
@@ -84,21 +84,17 @@ def _prepared(turn: Turn, event_bytes: int) -> Written | TooLarge | Refused:
         size += len(body)
         if isinstance(event, CaseStatusChanged):
             reason = event.reason
-        rows.append((kind, event.by, event.cause, body.decode(), confidence_of(event) if form.confident else None))
+        sure = confidence_of(event) if form.confident else None
+        rows.append(((tenant, definition, name, binding, worker), event.by, event.cause, body.decode(), sure))
     return Written(turn, rows, to_micros(envelope.at), size, reason)
 
 
-def _can_be_text(*texts: str) -> bool:
-    for text in texts:
-        if "\0" in text:  # PostgreSQL has no text with it, and what one store takes the others take
+def _can_be_text(text: str) -> bool:
+    if "\0" in text:  # PostgreSQL has no text with it, and what one store takes the others take
+        return False
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
             return False
-        if not text.isascii():
-            try:
-                text.encode()
-            except UnicodeEncodeError:
-                return False
     return True
-
-
-_names_can_be_text = lru_cache(maxsize=4_096)(_can_be_text)
-"""The same for the names of authors and kinds, which are few and come again and again."""
