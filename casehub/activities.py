@@ -175,7 +175,7 @@ class Filling:
                 f"it has {', '.join(sorted({*own, *map(plain_name, attributes)}))}"
             )
         try:
-            return self._adapter.validate_python(given)
+            return self._adapter.validator.validate_python(given)
         except ValidationError as error:
             wrong = error.errors(include_url=False)[0]
             raise FactError(

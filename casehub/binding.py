@@ -134,11 +134,12 @@ class Binding:
 
     def worker_named(self, name: str) -> Worker:
         """One of its workers; the first where none has the name any more."""
+        first = self.workers[0]
         if len(self.workers) > 1:
             for worker in self.workers:
                 if worker.name == name:
                     return worker
-        return self.worker
+        return first
 
     @property
     def priority(self) -> int:

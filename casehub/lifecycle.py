@@ -13,7 +13,13 @@ from casehub.errors import CaseEndedError, IllegalTransitionError
 
 
 class CaseStatus(StrEnum):
-    """Where a case stands. `WAITING`: only people, timers, children or signals can move it."""
+    """Where a case stands. `WAITING`: only people, timers, children or signals can move it.
+
+    `ended`: for good; `active`: bindings may fire.
+    """
+
+    ended: bool
+    active: bool
 
     STARTING = "STARTING"
     RUNNING = "RUNNING"
@@ -23,14 +29,10 @@ class CaseStatus(StrEnum):
     FAULTED = "FAULTED"
     CANCELLED = "CANCELLED"
 
-    @property
-    def ended(self) -> bool:
-        return self in _ENDED
-
-    @property
-    def active(self) -> bool:
-        """Whether bindings may fire."""
-        return self in _ACTIVE
+    def __init__(self, value: str) -> None:
+        # Asked for several times a turn, so they are told once.
+        self.ended = value in ("COMPLETED", "FAULTED", "CANCELLED")
+        self.active = value in ("RUNNING", "WAITING")
 
 
 class ActivationStatus(StrEnum):
@@ -64,8 +66,7 @@ class SlaStatus(StrEnum):
     BREACHED = "BREACHED"
 
 
-_ENDED = frozenset({CaseStatus.COMPLETED, CaseStatus.FAULTED, CaseStatus.CANCELLED})
-_ACTIVE = frozenset({CaseStatus.RUNNING, CaseStatus.WAITING})
+_ENDED = frozenset(status for status in CaseStatus if status.ended)
 
 CASE_TRANSITIONS: Mapping[CaseStatus, frozenset[CaseStatus]] = {
     CaseStatus.STARTING: frozenset({CaseStatus.RUNNING, CaseStatus.FAULTED, CaseStatus.CANCELLED}),

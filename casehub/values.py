@@ -91,7 +91,7 @@ def _walk(value: object, where: str, depth: int, left: list[int]) -> Plain:
         if not math.isfinite(value):
             raise FactError(f"{where}: {value} is not a JSON number; store None or text instead")
         result = float(value)
-    elif isinstance(value, Mapping):
+    elif type(value) is dict or isinstance(value, Mapping):
         result = _items(value, where, depth, left) if left[0] > 0 else None
     elif isinstance(value, (list, tuple)):
         result = (

@@ -43,14 +43,14 @@ class Form:
     """How the events of one class are written and read.
 
     `name` in the log, empty where each event has its own; `write`: the body as JSON; `reads`: the fields whose values
-    JSON changes; `mentions`: binding and worker of an event; `confident`: it may carry a confidence.
+    JSON changes; `mentions`: binding and worker of an event, None where it has neither; `confident`: it may carry a confidence.
     """
 
     kind: type[Event]
     name: str
     write: Callable[[Any], bytes]
     reads: tuple[tuple[str, Read], ...]
-    mentions: Callable[[Any], tuple[str, str]]
+    mentions: Callable[[Any], tuple[str, str]] | None
     confident: bool
 
 
@@ -95,14 +95,14 @@ def _write_unknown(event: UnknownEvent) -> bytes:
     return to_json(event.body, inf_nan_mode="strings")
 
 
-def _mentions(names: Sequence[str]) -> Callable[[Any], tuple[str, str]]:
+def _mentions(names: Sequence[str]) -> Callable[[Any], tuple[str, str]] | None:
     if "binding" in names and "worker" in names:
         return attrgetter("binding", "worker")
     if "binding" in names:
         return lambda event: (event.binding, "")
     if "worker" in names:
         return lambda event: ("", event.worker)
-    return lambda event: ("", "")
+    return None
 
 
 # ---- writing

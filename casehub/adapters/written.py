@@ -75,7 +75,7 @@ def _prepared(turn: Turn, event_bytes: int) -> Written | TooLarge | Refused:
         if len(body) > event_bytes:
             return TooLarge(name, len(body), event_bytes)
         form = FORMS[type(event)]
-        binding, worker = form.mentions(event)
+        binding, worker = form.mentions(event) if form.mentions else ("", "")
         if not _can_be_text(event.by + name + binding + worker):
             return Refused(
                 name,

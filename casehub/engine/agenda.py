@@ -163,6 +163,8 @@ OBSERVERS: Mapping[type[Event], Observer] = {
 
 def touched(event: ContextChanged) -> tuple[str, ...]:
     """The names of all facts that a change is about."""
+    if not (event.deleted or event.hidden or event.shown):
+        return tuple(event.facts)
     return (*event.facts, *event.deleted, *event.hidden, *event.shown)
 
 
@@ -222,7 +224,7 @@ def schedule(state: CaseState, binding: Binding) -> Iterator[Event]:
     """The activation of a binding and its first attempt, with what it reads as it is now."""
     firing = state.firings.get(binding.name)
     activation = ActivationId(f"{state.id}/{binding.name}/{1 if firing is None else firing.count + 1}")
-    worker = binding.worker.name
+    worker = binding.workers[0].name
     if worker in state.quarantined:
         worker = next((each.name for each in binding.workers if each.name not in state.quarantined), worker)
     facts = state.facts

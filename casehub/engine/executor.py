@@ -77,6 +77,7 @@ class Attempt:
         "binding",
         "called_off",
         "expired",
+        "id",
         "number",
         "questions",
         "worker",
@@ -87,6 +88,7 @@ class Attempt:
         questions: Questions | None = None,
     ) -> None:  # fmt: skip
         self.activation = activation
+        self.id = activation.id
         self.binding = binding
         self.worker = worker
         self.number = activation.attempt
@@ -97,10 +99,6 @@ class Attempt:
         self.questions = questions
         self._view = view
         self._wheel = wheel
-
-    @property
-    def id(self) -> ActivationId:
-        return self.activation.id
 
     def wanted(self) -> bool:
         """Whether its result counts, as far as this process knows."""

@@ -113,17 +113,14 @@ class Intake:
                 cause=cause,
             )
 
-    def returned(self, input: Returned) -> Iterator[Event]:
+    def returned(self, input: Returned) -> Iterable[Event]:
         activation = self.state.activations.get(input.activation)
         if activation is None or activation.attempt != input.attempt:
-            if not self.state.status.ended:
-                yield self._dropped(input, activation)
-            return
+            return () if self.state.status.ended else (self._dropped(input, activation),)
         binding = self.structure.bindings[activation.binding]
         if input.error is None and input.expired is None:
-            yield from completed(self.state, self.structure, self.chance, binding, activation, input)
-        else:
-            yield from failed(self.state, self.chance, binding, activation, input, input.error)
+            return completed(self.state, self.structure, self.chance, binding, activation, input)
+        return failed(self.state, self.chance, binding, activation, input, input.error)
 
     def timer_due(self, input: TimerDue) -> Iterator[Event]:
         due = self.state.timers.get(input.timer)

@@ -23,13 +23,12 @@ def hold(
     state: CaseState, structure: Structure, loop: LoopControl, binding: Binding
 ) -> tuple[Verdict, str, float] | None:
     """What else holds an eligible binding back: a stage, a gate, a quarantine, a limit, a budget. With what it is and its bound."""
-    outside = inactive(state, structure, loop, binding)
-    if outside is not None:
+    if structure.stages and (outside := inactive(state, structure, loop, binding)) is not None:
         return Verdict.STAGE_INACTIVE, outside, 0
     gated = loop.gate(state, binding)
     if gated is not None:
         return Verdict.GATED, gated, 0
-    if (why := locked(state, binding)) is not None:
+    if state.quarantined and (why := locked(state, binding)) is not None:
         return Verdict.QUARANTINED, why, 0
     limits = structure.definition.limits
     firing = state.firings.get(binding.name)

@@ -41,7 +41,7 @@ def at_rest(
     if at_quiescence and not (eligible or deferred or steered):
         return CaseCompleted(before=state.status, reason="quiescent")
     endless = structure.completion is None and structure.done_when is None and not at_quiescence
-    refused = not deferred and any(hold(state, structure, loop, binding) is None for binding in eligible)
+    refused = eligible and not deferred and any(hold(state, structure, loop, binding) is None for binding in eligible)
     if not refused and (deferred or steered or structure.brought or endless):
         return _waiting(state)
     if not state.stalled:
@@ -68,10 +68,11 @@ def _moved_by_a_timer(state: CaseState, structure: Structure, loop: LoopControl,
     if not state.timers:
         return False
     # A breached service level moves a case only where something listens to it, the end of a quarantine only what it holds.
-    heard = any(issubclass(MilestoneSlaViolated, kind) for kind in (*structure.triggered, *loop.handles))
-    return heard or any(
-        not timer.startswith(("sla:",) if held_up else ("sla:", "quarantine:")) for timer in state.timers
-    )
+    idle = ("sla:",) if held_up else ("sla:", "quarantine:")
+    for timer in state.timers:
+        if not timer.startswith(idle):
+            return True
+    return any(issubclass(MilestoneSlaViolated, kind) for kind in (*structure.triggered, *loop.handles))
 
 
 def _reasons(state: CaseState, structure: Structure, explained: Callable[[Binding], Explanation]) -> Iterator[str]:

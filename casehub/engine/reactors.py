@@ -29,7 +29,7 @@ from casehub.events import (
     WorkerExecutionStarted,
     WorkerReleased,
 )
-from casehub.goals import Milestone
+from casehub.goals import Goal, Milestone
 from casehub.lifecycle import ActivationStatus, MilestoneStatus, SlaStatus
 from casehub.state import CaseState
 from casehub.structure import Structure
@@ -81,6 +81,10 @@ def stop_sla(state: CaseState, structure: Structure, event: MilestoneReached) ->
 def try_goals(state: CaseState, structure: Structure, event: ContextChanged) -> Iterable[Event]:
     """Goals that read a changed fact and have not been reached."""
     concerned = _concerned(structure.goals_of, event)
+    return _try_goals(state, concerned) if concerned else ()
+
+
+def _try_goals(state: CaseState, concerned: Iterable[Goal]) -> Iterable[Event]:
     return [
         GoalReached(goal=goal.name)
         for goal in concerned
@@ -122,10 +126,10 @@ def _reach(state: CaseState, milestone: Milestone) -> Iterator[Event]:
 
 def _concerned(index: dict[str, tuple[T, ...]], event: ContextChanged) -> Collection[T]:
     """The things that read a fact which the event touches, each once."""
-    if not index:
+    if not index or index.keys().isdisjoint(names := touched(event)):
         return ()
     found: dict[int, T] = {}
-    for name in touched(event):
+    for name in names:
         for thing in index.get(name, ()):
             found[id(thing)] = thing
     return found.values()
