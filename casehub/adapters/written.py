@@ -76,7 +76,8 @@ def _prepared(turn: Turn, event_bytes: int) -> Written | TooLarge | Refused:
             return TooLarge(name, len(body), event_bytes)
         form = FORMS[type(event)]
         binding, worker = form.mentions(event) if form.mentions else ("", "")
-        if not _can_be_text(event.by + name + binding + worker):
+        names = event.by + name + binding + worker
+        if not (names.isprintable() or _can_be_text(names)):
             return Refused(
                 name,
                 f"event {name} of case {envelope.case!r}: an identifier has a lone surrogate or a NUL; use valid text",
