@@ -17,19 +17,17 @@ import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from copy import deepcopy
-from typing import Any, Final
+from typing import Any
 
 from blackboard_ext.control import PlanningStrategyLoopControl
 from blackboard_ext.plan import CasePlanModel
 from blackboard_ext.spi import HearsStalls, PlanningStrategy
 from casehub.binding import Binding
 from casehub.events import CaseFaulted, DeliberationFailed, DeliberationTimedOut
-from casehub.spi import Answer, CaseView, Defer, Selection
+from casehub.spi import Answer, CaseView
 from casehub.testing.evidence import differences, listed
 from casehub.testing.occasions import Log, worked
-
-PROMPT: Final = 1.0
-"""Seconds, of the machine's clock, in which a cancelled select has to end."""
+from casehub.testing.selecting import faults_of, faults_when_cancelled
 
 
 class Watched:
@@ -57,25 +55,11 @@ class Watched:
         answer = await self.inner.select(plan, case, given)
         changed = differences(before, (seen(case), given))
         self.complaints += [f"select changed what it was given: {each}" for each in changed]
-        self.check(eligible, answer)
+        self.complaints += faults_of(answer, eligible)
         for event in plan.writes:
             if event.version:
                 self.complaints.append(f"select wrote {event.name} {event.id}, which is recorded already")
         return answer
-
-    def check(self, eligible: Sequence[Binding], answer: object, verb: str = "select") -> None:
-        """Note what is wrong with an answer."""
-        if isinstance(answer, Defer):
-            return
-        chosen = answer.chosen if isinstance(answer, Selection) else answer
-        if not isinstance(chosen, Sequence) or isinstance(chosen, str):
-            self.complaints.append(f"{verb} answered {answer!r}; answer with bindings, a Selection or Defer(...)")
-            return
-        for binding in chosen:
-            if not any(binding is each for each in eligible):
-                self.complaints.append(f"{verb} chose {binding!r}, which is not among {list(eligible)}")
-        if len(set(map(id, chosen))) < len(chosen):
-            self.complaints.append(f"{verb} chose a binding twice: {list(chosen)}")
 
 
 class Hearing(Watched):
@@ -90,7 +74,7 @@ class Hearing(Watched):
         answer = await self._hearing.stalled(plan, case, eligible)
         changed = differences(before, seen(case))
         self.complaints += [f"stalled changed what it was given: {each}" for each in changed]
-        self.check(eligible, answer, "stalled")
+        self.complaints += faults_of(answer, eligible, "stalled")
         return answer
 
 
@@ -101,7 +85,7 @@ def seen(case: CaseView) -> object:
 
 async def with_nothing(watched: Watched, plan: CasePlanModel, case: CaseView, eligible: list[Binding]) -> None:
     """Ask when nothing is eligible."""
-    watched.check([], await watched.inner.select(plan, case, []))
+    watched.complaints += faults_of(await watched.inner.select(plan, case, []), [])
 
 
 async def by_hand(watched: Watched, plan: CasePlanModel, case: CaseView, eligible: list[Binding]) -> None:
@@ -126,18 +110,8 @@ async def twice(watched: Watched, plan: CasePlanModel, case: CaseView, eligible:
 
 
 async def with_a_cancellation(watched: Watched, plan: CasePlanModel, case: CaseView, eligible: list[Binding]) -> None:
-    """Cancel it before it has begun, and a little later."""
-    for passes in range(3):
-        selecting: Any = asyncio.ensure_future(watched.inner.select(plan.draft(), case, eligible))
-        for _ in range(passes):
-            await asyncio.sleep(0)
-        selecting.cancel()
-        _, running = await asyncio.wait([selecting], timeout=PROMPT)
-        if running:
-            watched.complaints.append(f"select still runs {PROMPT:g} s after it was cancelled")
-            return
-        if not selecting.cancelled() and (error := selecting.exception()) is not None:
-            watched.complaints.append(f"select raised {type(error).__name__} when it was cancelled: {error}")
+    """Cancel it."""
+    watched.complaints += await faults_when_cancelled(lambda: watched.inner.select(plan.draft(), case, eligible))
 
 
 Try = Callable[[Watched, CasePlanModel, CaseView, list[Binding]], Coroutine[Any, Any, None]]

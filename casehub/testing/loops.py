@@ -16,22 +16,19 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from copy import deepcopy
-from typing import Any, Final
+from typing import Any
 
 from casehub.adapters.codec import as_json
 from casehub.binding import Binding
 from casehub.durations import Duration, duration
 from casehub.events import EVENT_TYPES, CaseFaulted, DeliberationFailed, DeliberationTimedOut, Event
 from casehub.plan import PlanView
-from casehub.spi import Answer, Defer, HearsStalls, KeepsAgenda, LoopControl, Selection
+from casehub.spi import Answer, HearsStalls, KeepsAgenda, LoopControl
 from casehub.state import CaseState
 from casehub.testing.evidence import differences, listed
 from casehub.testing.occasions import Log, invented, recorded, worked
+from casehub.testing.selecting import faults_of, faults_when_cancelled
 from casehub.view import CaseView
-
-PROMPT: Final = 1.0
-"""Seconds, of the machine's clock, in which a cancelled select has to end."""
-
 
 # ---- looking over its shoulder
 
@@ -92,22 +89,8 @@ class Watched:
         before = _seen(case, given)
         answer = await self.inner.select(case, given)
         self.complaints += [f"select changed what it was given: {it}" for it in differences(before, _seen(case, given))]
-        self.check(eligible, answer)
+        self.complaints += faults_of(answer, eligible)
         return answer
-
-    def check(self, eligible: Sequence[Binding], answer: object) -> None:
-        """Note what is wrong with an answer."""
-        if isinstance(answer, Defer):
-            return
-        chosen = answer.chosen if isinstance(answer, Selection) else answer
-        if not isinstance(chosen, Sequence) or isinstance(chosen, str):
-            self.complaints.append(f"select answered {answer!r}; answer with bindings, a Selection or Defer(...)")
-            return
-        for binding in chosen:
-            if binding not in eligible:
-                self.complaints.append(f"select chose {binding!r}, which is not among {list(eligible)}")
-        if len(set(map(id, chosen))) < len(chosen):
-            self.complaints.append(f"select chose a binding twice: {list(chosen)}")
 
 
 def _seen(case: CaseView, eligible: Sequence[Binding]) -> object:
@@ -117,7 +100,7 @@ def _seen(case: CaseView, eligible: Sequence[Binding]) -> object:
 
 async def with_nothing(watched: Watched, case: CaseView, eligible: list[Binding]) -> None:
     """Ask when nothing is eligible."""
-    watched.check([], await watched.inner.select(case, []))
+    watched.complaints += faults_of(await watched.inner.select(case, []), [])
 
 
 async def by_hand(watched: Watched, case: CaseView, eligible: list[Binding]) -> None:
@@ -133,20 +116,9 @@ async def by_hand(watched: Watched, case: CaseView, eligible: list[Binding]) -> 
 
 
 async def with_a_cancellation(watched: Watched, case: CaseView, eligible: list[Binding]) -> None:
-    """Cancel one that may suspend: before it has begun, and a little later."""
-    if watched.immediate:
-        return
-    for passes in range(3):
-        selecting = asyncio.ensure_future(watched.inner.select(case, eligible))
-        for _ in range(passes):
-            await asyncio.sleep(0)
-        selecting.cancel()
-        _, running = await asyncio.wait([selecting], timeout=PROMPT)
-        if running:
-            watched.complaints.append(f"select still runs {PROMPT:g} s after it was cancelled")
-            return
-        if not selecting.cancelled() and (error := selecting.exception()) is not None:
-            watched.complaints.append(f"select raised {type(error).__name__} when it was cancelled: {error}")
+    """Cancel one that may suspend."""
+    if not watched.immediate:
+        watched.complaints += await faults_when_cancelled(lambda: watched.inner.select(case, eligible))
 
 
 Try = Callable[[Watched, CaseView, list[Binding]], Coroutine[Any, Any, None]]

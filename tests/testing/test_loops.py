@@ -190,7 +190,7 @@ CHOOSES = "test_it_chooses_out_of_what_is_eligible_and_changes_nothing"
     ],
 )
 def test_the_suite_finds(parts: dict[str, Any], test: str, complaint: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("casehub.testing.loops.PROMPT", 0.01)
+    monkeypatch.setattr("casehub.testing.selecting.PROMPT", 0.01)
     found = ""
     try:
         getattr(broken(**parts), test)()
