@@ -8,12 +8,12 @@ that is harmless: a case is started once under its id, has ended or has not, and
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
-from typing import Final, TypeVar
+from typing import Final
 
 import anyio
 import structlog
@@ -28,12 +28,12 @@ from casehub.errors import (
     FactError,
     InputRefusedError,
     LimitError,
-    StoreUnavailableError,
     did_you_mean,
 )
 from casehub.events import CaseEnded, CaseId, Event
 from casehub.inputs import Cancel, ChildEnded, Start
 from casehub.lifecycle import CaseStatus
+from casehub.patience import patiently
 from casehub.query import EventQuery, concrete
 from casehub.residents import Residents
 from casehub.spi import CaseStore
@@ -47,11 +47,8 @@ log = structlog.get_logger("casehub.hub")
 
 NAME: Final = "casehub:families"
 """The name that the position is kept under."""
-AGAIN: Final = 1.0
-"""Seconds until a store that is away is asked again."""
 TOGETHER: Final = 64
 """Sub-cases that are started, or whose ends are told, at the same time."""
-T = TypeVar("T")
 
 
 @dataclass(slots=True, eq=False)
@@ -115,7 +112,7 @@ class Family:
         What cannot be done here, as a case is parked or its definition lacking, is heard again by the next hub.
         """
         try:
-            await self._patiently(partial(self._do, event))
+            await patiently(partial(self._do, event), self._runtime.clock)
         except CaseHubError as error:
             if self._ear is not None and (self._ear.bound is None or self._ear.bound >= event.seq):
                 self._ear.bound = event.seq - 1
@@ -123,7 +120,7 @@ class Family:
 
     async def look_after(self, parent: CaseId) -> None:
         """Do what has been left undone for a case whose sub-cases nobody has followed the log for."""
-        for event in await self._patiently(partial(self._undone, parent)):
+        for event in await patiently(partial(self._undone, parent), self._runtime.clock):
             await self.hear(event)
 
     async def _undone(self, parent: CaseId) -> Sequence[Event]:
@@ -139,15 +136,6 @@ class Family:
     async def _events(self, case: CaseId, *kinds: type[Event]) -> Sequence[Event]:
         query = EventQuery(case=case, types=concrete(kinds), tenant=self._residents.tenant)
         return await self._runtime.store.log.query(query)
-
-    async def _patiently(self, do: Callable[[], Awaitable[T]]) -> T:
-        """What comes of something, however long the store is away."""
-        while True:
-            try:
-                return await do()
-            except StoreUnavailableError as error:
-                log.warning("store.unavailable", again_in=AGAIN, reason=str(error))
-                await self._runtime.clock.sleep_until(self._runtime.clock.monotonic() + AGAIN)
 
     async def _do(self, event: Event) -> None:
         if isinstance(event, SubCaseStarted):

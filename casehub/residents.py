@@ -7,10 +7,10 @@ can move it, and too many others rest too. What is in memory is a cache of the l
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
-from typing import Final, TypeVar
+from typing import Final
 
 import structlog
 
@@ -32,6 +32,7 @@ from casehub.events import CaseId
 from casehub.inputs import Adopt, Recover, Start, TimerDue
 from casehub.lifecycle import CaseStatus
 from casehub.parking import why_parked
+from casehub.patience import patiently
 from casehub.spi import DueTimer, LoopControl
 from casehub.state import CaseState
 from casehub.structure import Structure
@@ -42,9 +43,6 @@ ENDED: Final = 64
 """Cases that have ended and stay in memory a little longer: somebody is about to ask for their outcome."""
 UNWINDING: Final = timedelta(seconds=5)
 """Time for what ran to come to its end, before a case that has ended may go on."""
-AGAIN: Final = 1.0
-"""Seconds until the next look at a store that is away."""
-T = TypeVar("T")
 _RESTING = (CaseStatus.WAITING, CaseStatus.SUSPENDED)
 
 
@@ -191,23 +189,15 @@ class Residents:
 
     async def resume(self) -> None:
         """Load every case that was being worked when the store was last left."""
-        for tenant, case in await self._patiently(self._runtime.store.active):
+        clock = self._runtime.clock
+        for tenant, case in await patiently(self._runtime.store.active, clock):
             if tenant != self.tenant:
                 continue
             try:
-                await self._patiently(partial(self.pump, case))
+                await patiently(partial(self.pump, case), clock)
             except CaseHubError as error:
                 self.parked[case] = str(error)
                 log.error("case.parked", case=case, reason=str(error))
-
-    async def _patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """What the store answers, however long it is away."""
-        while True:
-            try:
-                return await ask()
-            except StoreUnavailableError as error:
-                log.warning("store.unavailable", again_in=AGAIN, reason=str(error))
-                await self._runtime.clock.sleep_until(self._runtime.clock.monotonic() + AGAIN)
 
     async def timer_due(self, timer: DueTimer) -> None:
         """Post a timer that has come due to its case. Raises `StoreUnavailableError`."""

@@ -13,17 +13,15 @@ import structlog
 from casehub.bus import Bus
 from casehub.errors import StoreUnavailableError
 from casehub.events import CaseId, Event
+from casehub.patience import patiently
 from casehub.spi import CaseStore
 
 log = structlog.get_logger("casehub.subscribers")
 E = TypeVar("E", bound=Event)
-T = TypeVar("T")
 Handler = Callable[[E], Awaitable[None]]
 
 TRIES: Final = 3
 """How often an event is given to a subscriber that raises."""
-AGAIN: Final = 1.0
-"""Seconds until the next look at a store that is away."""
 KEEP_EVERY: Final = 100
 """A durable subscriber keeps its position at the end of a batch, and within one at every event of such a version."""
 
@@ -42,9 +40,9 @@ class Subscriber(Generic[E]):
     async def run(self, bus: Bus, store: CaseStore, tenant: str) -> None:
         """Hand on events until the bus is closed and everything on it has been handed on."""
         durable = self.durable
-        after = None if durable is None else await _patiently(lambda: store.bookmark(durable, tenant=tenant))
+        after = None if durable is None else await patiently(lambda: store.bookmark(durable, tenant=tenant))
         with bus.subscribe(*self.kinds, case=self.case, after=after) as events:
-            while batch := await _patiently(events.batch):
+            while batch := await patiently(events.batch):
                 await self.hand_on(batch, store, tenant)
                 await self.keep(store, batch[-1].seq, tenant)
         self.ended.set()
@@ -88,16 +86,6 @@ class Subscriber(Generic[E]):
                 error = again
         self.failures += 1
         log.error("subscriber.skipped_event", handler=name, kind=event.name, seq=event.seq, exc_info=error)
-
-
-async def _patiently(ask: Callable[[], Awaitable[T]]) -> T:
-    """What the store answers, however long it is away: a subscriber may be late, it does not take the hub with it."""
-    while True:
-        try:
-            return await ask()
-        except StoreUnavailableError as error:
-            log.warning("store.unavailable", again_in=AGAIN, reason=str(error))
-            await anyio.sleep(AGAIN)
 
 
 def _called_off(error: BaseException) -> bool:

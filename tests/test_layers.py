@@ -86,6 +86,7 @@ LAYERS = {
         "casehub.lookup",
         "casehub.loops",
         "casehub.metrics",
+        "casehub.patience",
         "casehub.quarantines",
         "casehub.record",
         "casehub.remote",

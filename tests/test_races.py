@@ -685,7 +685,7 @@ async def test_a_case_whose_workers_never_wait_lets_the_event_loop_go_round() ->
 
 
 async def test_a_subscriber_waits_for_a_store_that_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("casehub.subscribers.AGAIN", 0.01)
+    monkeypatch.setattr("casehub.patience.AGAIN", 0.01)
 
     class Moody(Kept):
         failures = 2
