@@ -3,8 +3,10 @@
 Pure, from the input to what follows from it:
 
     live          one case as an object: an input in, a turn of events out
-    intake        what each kind of input says
+    takes         what takes each kind of input: one of the modules from here to quarantine
+    intake        what inputs say that no module of their own is for
     reports       what a report of work done elsewhere says
+    unfault       what lets a faulted case go on
     letters       what may be done about an activation that ended in a fault
     completions   what a worker's result writes
     results       what a worker's value is to become, and how sure it is
@@ -14,7 +16,6 @@ Pure, from the input to what follows from it:
     notices       what a case is told of its hub before it takes anything else
     gates         planned actions: passed, held for people, carried out
     children      work that is cases of its own, and what they come to
-    takes         which of these takes which input
     quarantine    workers that keep failing and are left alone for a while
     reactors      what follows from each kind of event
     agenda        which bindings are eligible, and why others are not

@@ -1,4 +1,6 @@
-"""What each kind of input says: from the state and an input to the first events of its turn.
+"""What inputs say: from the state and an input to the first events of its turn.
+
+What people do, what sub-cases come to and what gates hold has modules of its own; `casehub.engine.takes` has the whole table.
 
 An input that the case does not take raises `InputRefusedError` before anything is recorded. One that changes nothing
 (an equal value, a late answer) leads to no events.
@@ -7,9 +9,8 @@ An input that the case does not take raises `InputRefusedError` before anything 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from casehub.activation import Activation
 from casehub.engine.completions import completed, equal, visible
@@ -34,7 +35,6 @@ from casehub.inputs import (
     Adopt,
     DiscardLetter,
     HoldWorkers,
-    Input,
     Recover,
     ReleaseWorker,
     Resume,
@@ -221,20 +221,3 @@ class Intake:
             raise CaseEndedError(
                 f"case {self.state.id!r} cannot {verb}: it is {status}, a terminal status; start a new case instead"
             )
-
-
-INTAKE: dict[type[Input], Callable[[Intake, Any], Iterable[Event]]] = {
-    Start: Intake.start,
-    Write: Intake.write,
-    Returned: Intake.returned,
-    TimerDue: Intake.timer_due,
-    RetryLetter: Intake.retry_letter,
-    DiscardLetter: Intake.discard_letter,
-    HoldWorkers: Intake.hold_workers,
-    ReleaseWorker: Intake.release_worker,
-    Suspend: Intake.suspend,
-    Resume: Intake.resume,
-    SteerStage: Intake.steer_stage,
-    Recover: Intake.recover,
-    Adopt: Intake.adopt,
-}

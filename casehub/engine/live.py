@@ -10,7 +10,6 @@ import random
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from casehub.binding import Binding
@@ -24,7 +23,6 @@ from casehub.engine.intake import Intake
 from casehub.engine.limits import free, held_back, held_up, hold, withheld
 from casehub.engine.quiescence import at_rest
 from casehub.engine.reactors import REACTORS, Reactor, at_start
-from casehub.engine.reports import reported
 from casehub.engine.staging import stage_events, staged
 from casehub.engine.takes import TAKES
 from casehub.engine.timekeeping import wind
@@ -50,7 +48,7 @@ from casehub.events import (
 )
 from casehub.explanation import Explanation, Verdict
 from casehub.folding import apply
-from casehub.inputs import NEVER, Adopt, Cancel, Deliberated, Input, Reported, Start, Unfault
+from casehub.inputs import NEVER, Adopt, Cancel, Deliberated, Input, Start, Unfault
 from casehub.lifecycle import CASE_TRANSITIONS, CaseStatus, allows, check_case
 from casehub.plan import PlanView
 from casehub.query import EventLog
@@ -141,8 +139,6 @@ class LiveCase:
             return self._cancel(input)
         if type(input) is Deliberated:
             return self._deliberated(input)
-        if type(input) is Reported:
-            return reported(input, self._intake, partial(schedule, self.state))
         return TAKES[type(input)](self._intake, input)
 
     def _cancel(self, input: Cancel) -> Iterable[Event]:

@@ -7,10 +7,10 @@ what is written is the worker's, and no activation is made up for it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
-from casehub.binding import Binding, Worker
-from casehub.engine.agenda import judge
+from casehub.binding import Worker
+from casehub.engine.agenda import judge, schedule
 from casehub.engine.intake import Intake
 from casehub.engine.results import result_of
 from casehub.errors import FactError, InputRefusedError
@@ -21,7 +21,7 @@ from casehub.structure import Structure
 from casehub.values import ABSENT, Plain
 
 
-def reported(input: Reported, intake: Intake, schedule: Callable[[Binding], Iterator[Event]]) -> Iterator[Event]:
+def reported(intake: Intake, input: Reported) -> Iterator[Event]:
     """The events of a report. Raises `InputRefusedError`, with nothing recorded, for one that the case cannot take."""
     state, structure = intake.state, intake.structure
     binding = structure.bindings[input.binding]
@@ -33,7 +33,7 @@ def reported(input: Reported, intake: Intake, schedule: Callable[[Binding], Iter
         )
         return
     yield from input.notes
-    for event in schedule(binding):
+    for event in schedule(state, binding):
         if isinstance(event, WorkerEvent):
             event.worker = input.worker
         yield event

@@ -1,4 +1,7 @@
-"""What a case makes of each kind of input: the first events of its turn, looked up by the input's class."""
+"""What a case makes of each kind of input: the first events of its turn, looked up by the input's class.
+
+A cancellation and the answer of a deliberation are not here: `LiveCase` takes them, as they end or settle its turn.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,13 @@ from typing import Any
 
 from casehub.engine.children import child_ended
 from casehub.engine.gates import returned
-from casehub.engine.intake import INTAKE, Intake
+from casehub.engine.intake import Intake
 from casehub.engine.people import ask, assign, claim, comment, complete, decline, hand_on, release, timer_due
+from casehub.engine.reports import reported
 from casehub.engine.unfault import unfaulted
 from casehub.events import Event
 from casehub.inputs import (
+    Adopt,
     Ask,
     Assign,
     ChildEnded,
@@ -20,17 +25,41 @@ from casehub.inputs import (
     Complete,
     Decline,
     Delegate,
+    DiscardLetter,
+    HoldWorkers,
     Input,
+    Recover,
     Release,
+    ReleaseWorker,
+    Reported,
+    Resume,
+    RetryLetter,
     Returned,
+    Start,
+    SteerStage,
+    Suspend,
     TimerDue,
     Unfault,
+    Write,
 )
 
 TAKES: dict[type[Input], Callable[[Intake, Any], Iterable[Event]]] = {
-    **INTAKE,
-    Ask: ask,
+    Start: Intake.start,
+    Write: Intake.write,
     Returned: returned,
+    Reported: reported,
+    TimerDue: timer_due,
+    Recover: Intake.recover,
+    Adopt: Intake.adopt,
+    Suspend: Intake.suspend,
+    Resume: Intake.resume,
+    Unfault: unfaulted,
+    SteerStage: Intake.steer_stage,
+    RetryLetter: Intake.retry_letter,
+    DiscardLetter: Intake.discard_letter,
+    HoldWorkers: Intake.hold_workers,
+    ReleaseWorker: Intake.release_worker,
+    Ask: ask,
     ChildEnded: child_ended,
     Claim: claim,
     Release: release,
@@ -39,6 +68,4 @@ TAKES: dict[type[Input], Callable[[Intake, Any], Iterable[Event]]] = {
     Complete: complete,
     Decline: decline,
     Comment: comment,
-    TimerDue: timer_due,
-    Unfault: unfaulted,
 }
