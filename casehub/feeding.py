@@ -85,15 +85,20 @@ class LogLoopControl:
         return await self._own.select(case, ours) if ours else ()
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Fed:
-    """What came of it. `refusals` (case, activity, reason) and `disorders` (case, activity): the first thousand of each."""
+    """What came of feeding a log.
 
-    events: int = 0
+    `fed`: events that were dealt with; `started`: cases; `signals`, `results`, `timers`: inputs that their cases took;
+    `out_of_order`: results that their case had not called for; `refusals` (case, activity, reason) and `disorders`
+    (case, activity) name the first thousand of the refused and of those out of order.
+    """
+
+    fed: int = 0
+    started: int = 0
     signals: int = 0
     results: int = 0
     timers: int = 0
-    started: int = 0
     refused: int = 0
     out_of_order: int = 0
     refusals: list[tuple[str, str, str]] = field(default_factory=list)
@@ -120,7 +125,8 @@ _Sent = list[tuple[_Lane, Item, Entry]]
 class Feed:
     """Feeds the moments of a timeline to a hub that is open.
 
-    `started`: the cases that are there already; `progress` is told how many events have been dealt with.
+    `started`: the cases that are there already; `progress` is told how many events have been dealt with; `fed`: what
+    counts them.
     """
 
     def __init__(
@@ -129,9 +135,10 @@ class Feed:
         timeline: Timeline,
         started: Container[str],
         progress: Callable[[int], None],
+        fed: Fed,
         window: int = WINDOW,
     ) -> None:
-        self.fed = Fed()
+        self.fed = fed
         self._hub = hub
         self._timeline = timeline
         self._started = started
@@ -148,7 +155,7 @@ class Feed:
         self._timers: dict[CaseId, dict[TimerId, datetime]] = {}
         self._due: list[tuple[datetime, CaseId, TimerId]] = []
 
-    async def run(self, timers: Iterable[DueTimer] = ()) -> Fed:
+    async def run(self, timers: Iterable[DueTimer] = ()) -> None:
         """Feed everything; `timers`: those that are set already. Raises what the store raises."""
         for each in timers:
             self._timers.setdefault(each.case, {})[each.timer] = each.due
@@ -162,8 +169,7 @@ class Feed:
         while self._pending:
             await self._advance()
             await self._fire_until(self._now)
-        self._progress(self.fed.events)
-        return self.fed
+        self._progress(self.fed.fed)
 
     async def _fire_until(self, moment: datetime) -> None:
         """Let the timers come due that are set up to a moment."""
@@ -333,9 +339,9 @@ class Feed:
 
     def _count(self, moment: Moment, entry: Entry) -> None:
         fed, binding = self.fed, moment.meaning.binding
-        fed.events += 1
-        if fed.events % TOLD_EVERY == 0:
-            self._progress(fed.events)
+        fed.fed += 1
+        if fed.fed % TOLD_EVERY == 0:
+            self._progress(fed.fed)
         if isinstance(entry.error, CaseEndedError):
             self._refuse(moment, str(entry.error))
         elif entry.turn is None:

@@ -24,7 +24,7 @@ from casehub.definition import CaseDefinition
 from casehub.engine.choreography import ChoreographyLoopControl
 from casehub.errors import CaseExistsError
 from casehub.events import CaseId, CaseStarted, ContextChanged
-from casehub.feeding import WINDOW, Feed, LogClock, LogLoopControl, settled
+from casehub.feeding import WINDOW, Fed, Feed, LogClock, LogLoopControl, settled
 from casehub.hub import CaseHub
 from casehub.query import CaseQuery, EventLog, EventQuery
 from casehub.spi import CaseStore, LoopControl
@@ -42,31 +42,21 @@ _LAST: Final = datetime.max.replace(tzinfo=UTC)
 
 
 @dataclass(slots=True, kw_only=True)
-class ReplaySummary:
+class ReplaySummary(Fed):
     """What a replay came to.
 
     `cases`, `by_status`, `flagged` are of all cases of the log, whenever they were fed; the others count this run.
-    `events`: of the log; `fed`: dealt with now; `skipped`: taken by an earlier run; `out_of_order`: results that their
-    case had not called for; `refusals` (case, activity, reason) and `disorders` (case, activity) name the first
-    thousand; `unmapped`: by activity; `flagged`: by the fact that flags, the cases that have had it.
+    `events`: of the log; `skipped`: taken by an earlier run; `unmapped`: by activity; `flagged`: by the fact that
+    flags, the cases that have had it.
     """
 
     definition: str
     cases: int = 0
     by_status: Mapping[str, int] = field(default_factory=dict)
     events: int = 0
-    fed: int = 0
     skipped: int = 0
-    started: int = 0
-    signals: int = 0
-    results: int = 0
-    timers: int = 0
-    refused: int = 0
-    out_of_order: int = 0
     unmapped: Mapping[str, int] = field(default_factory=dict)
     flagged: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    refusals: Sequence[tuple[str, str, str]] = ()
-    disorders: Sequence[tuple[str, str]] = ()
     first: datetime | None = None
     last: datetime | None = None
     seconds_reading: float = 0.0
@@ -79,7 +69,7 @@ class ReplaySummary:
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON; times are datetimes still."""
-        return {**asdict(self), "events_per_second": round(self.events_per_second, 1)}
+        return {"definition": self.definition, **asdict(self), "events_per_second": round(self.events_per_second, 1)}
 
 
 async def replay(
@@ -156,12 +146,9 @@ async def _feed(
         for timer in await hub.store.due(_LAST, limit=_ALL)
         if timer.tenant == hub.tenant and timer.case in timeline.cases
     ]
-    fed = await Feed(hub, timeline, started, lambda number: progress("feeding", number, total), window).run(timers)
+    feed = Feed(hub, timeline, started, lambda number: progress("feeding", number, total), summary, window)
+    await feed.run(timers)
     summary.seconds = time.perf_counter() - began
-    summary.fed, summary.started = fed.events, fed.started
-    summary.signals, summary.results, summary.timers = fed.signals, fed.results, fed.timers
-    summary.refused, summary.refusals = fed.refused, fed.refusals
-    summary.out_of_order, summary.disorders = fed.out_of_order, fed.disorders
 
 
 def _told(definition: CaseDefinition) -> frozenset[str]:
