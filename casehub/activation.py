@@ -84,7 +84,7 @@ class Firing:
     """What is remembered of a binding: how often it fired, and the stamps that count as seen.
 
     `drops`: how often in a row a choice of it was dropped; `excluded`: workers left out of its current round;
-    `outcome`, `then`, `detail`: the event name of how its last attempt ended, what followed, and its message.
+    `wanted`: the worker whom somebody chose for the next activation, empty for none; `outcome`, `then`, `detail`: the event name of how its last attempt ended, what followed, and its message.
     """
 
     count: int = 0
@@ -95,6 +95,7 @@ class Firing:
     in_flight: ActivationId | None = None
     drops: int = 0
     excluded: tuple[str, ...] = ()
+    wanted: str = ""
     outcome: str = ""
     then: str = ""
     detail: str = ""
@@ -106,6 +107,7 @@ class Firing:
         self.stamps, self.occurrence = stamps, occurrence
         self.in_flight = activation
         self.drops = 0
+        self.wanted = ""
 
     def end(self, detail: str) -> None:
         """Its activation has settled."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Literal, Protocol, TypeVar, cast, get_args
+from typing import Any, Literal, Protocol, TypeVar, get_args
 
 from casehub.bus import Subscription
 from casehub.case_stage import CaseStage
@@ -19,9 +19,7 @@ from casehub.errors import (
     CaseHubError,
     CaseNotFoundError,
     CaseStalledError,
-    FactError,
     InputRefusedError,
-    LimitError,
     SettingsError,
     did_you_mean,
 )
@@ -29,17 +27,17 @@ from casehub.events import CaseId, Event, WorkerScheduled
 from casehub.explanation import Explanation
 from casehub.fact_history import FactHistory
 from casehub.hindsight import replay_decisions
-from casehub.inputs import Cancel, Input, Resume, Suspend, Unfault, Write
+from casehub.inputs import Cancel, Input, Reroute, Resume, Suspend, Unfault, Write
 from casehub.lifecycle import CaseStatus
 from casehub.plan import PlanView
 from casehub.query import CaseLog
 from casehub.record import with_stalled
+from casehub.signals import brought, signalled
 from casehub.spi import LoopControl, Turn
 from casehub.state import CaseState
-from casehub.structure import Structure
 from casehub.subcase import parent_of
 from casehub.subcases import Child
-from casehub.values import Plain, apart, snake_case
+from casehub.values import Plain, apart
 
 T = TypeVar("T")
 Wait = Literal["turn", "first_wave", "quiescent"]
@@ -209,7 +207,7 @@ class Case:
         if wait not in get_args(Wait):
             raise SettingsError(f"wait={wait!r} is no way to wait for a signal; {did_you_mean(wait, get_args(Wait))}")
         pump = await self._hub.pump(self.id)
-        write = _signalled(pump.live.structure, what, facts)
+        write = signalled(pump.live.structure, what, facts)
         write.by, write.reason, write.key = by, reason, key
         turn = await pump.submit(write)
         if wait == "first_wave":
@@ -222,7 +220,7 @@ class Case:
         """The value of a fact; `value` becomes it where there is none. Atomic: of many callers one puts."""
         pump = await self._hub.pump(self.id)
         values, sure = apart({name: value})
-        plain = _brought(pump.live.structure, values)
+        plain = brought(pump.live.structure, values)
         await pump.submit(Write(signals=(name,), facts=plain, confidence=sure, absent_only=True, by=by))
         return (await self.context())[name]
 
@@ -266,6 +264,14 @@ class Case:
                 raise InputRefusedError(f"case {self.id!r} knows no fact {name!r}; {did_you_mean(name, types)}")
             plain[name] = types[name].accept(value, f"fact {name!r}")
         await pump.submit(Unfault(facts=plain, retry=retry, by=by, reason=reason))
+
+    async def reroute(self, binding: str, *, to: str, by: str = "user", reason: str = "") -> None:
+        """Give what a binding has in flight, or its dead letter, to another worker of its capability.
+
+        What runs is called off. Raises `InputRefusedError` for a binding or a worker that is none, and
+        `IllegalTransitionError` where there is nothing to give, or that worker may not be called.
+        """
+        await self._submit(Reroute(binding=binding, to=to, by=by, reason=reason))
 
     async def cancel(self, *, by: str = "user", reason: str = "", grace: Duration = "5s") -> None:
         """End the case now, and wait up to `grace` until what was running has come to its end."""
@@ -351,48 +357,3 @@ def _quiet(live: LiveCase) -> tuple[CaseContext, Sequence[Child]] | None:
 
 def _decided(live: LiveCase) -> set[Any] | None:
     return None if live.state.deliberating else live.state.with_workers()
-
-
-def _signalled(structure: Structure, what: Any, facts: Mapping[str, Any]) -> Write:
-    """What a signal writes: the facts that it brings, made plain, and the signals that it is."""
-    brought: dict[str, Any] = dict(facts)
-    bare: tuple[str, ...] = ()
-    kind_of_it: type[Any] = apart({"": what})[0][""].__class__
-    if isinstance(what, str):
-        bare = (what,)
-        if what not in structure.brought:
-            raise _unheard(structure, what)
-    elif isinstance(what, Mapping):
-        brought = {**cast("Mapping[str, Any]", what), **facts}
-    elif what is not None:
-        fitting = [name for name, kind in structure.brought.items() if kind.annotation is kind_of_it]
-        fitting = fitting or [name for name, kind in structure.brought.items() if kind.is_a(kind_of_it)]
-        if len(fitting) != 1:
-            raise _unheard(structure, snake_case(kind_of_it.__name__))
-        brought[fitting[0]] = what
-    if not brought and not bare:
-        raise InputRefusedError(
-            "a signal brings something: give facts by name, a mapping, or an object of a declared type"
-        )
-    values, sure = apart(brought)
-    return Write(signals=(*bare, *brought), facts=_brought(structure, values), confidence=sure)
-
-
-def _brought(structure: Structure, facts: Mapping[str, Any]) -> dict[str, Plain]:
-    plain: dict[str, Plain] = {}
-    for name, value in facts.items():
-        kind = structure.brought.get(name)
-        if kind is None and (structure.definition.strict or name not in structure.types):
-            raise _unheard(structure, name)
-        try:
-            plain[name] = (kind or structure.types[name]).accept(value, f"fact {name!r}")
-        except (FactError, LimitError) as error:
-            raise InputRefusedError(str(error)) from None
-    return plain
-
-
-def _unheard(structure: Structure, name: str) -> InputRefusedError:
-    return InputRefusedError(
-        f"definition {structure.name!r} takes no signal {name!r}; {did_you_mean(name, structure.brought)} "
-        "(declare it with signals= or external=)"
-    )

@@ -15,7 +15,6 @@ import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
-from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,15 +22,10 @@ from pydantic_core import from_json, to_json
 
 from casehub import errors
 from casehub.adapters.codec import from_json as event_from_json
-from casehub.case import Wait
-from casehub.case_stage import CaseStage
+from casehub.control_cases import RemoteCase
 from casehub.control_tasks import RemoteWorklist
-from casehub.durations import Duration, in_words
 from casehub.errors import CaseHubError, LimitError, NotReachableError, SettingsError
 from casehub.events import CaseId, Event
-from casehub.explanation import Explanation, Verdict
-from casehub.inputs import SteerStage
-from casehub.lifecycle import CaseStatus
 from casehub.structure import Structure
 
 PROTOCOL: Final = 1
@@ -173,7 +167,7 @@ class ControlClient:
 
     def case(self, case_id: str) -> RemoteCase:
         """The handle of a case. Whether there is one shows when it is asked."""
-        return RemoteCase(CaseId(case_id), self)
+        return RemoteCase(CaseId(case_id), self._ask)
 
     async def retry_letter(
         self, id: str, facts: Mapping[str, Any] | None = None, *, by: str = "user", reason: str = ""
@@ -253,93 +247,6 @@ class ControlClient:
         )
 
 
-class RemoteCase:
-    """A case of another process's hub: the verbs of `Case`, whose documentation holds here too."""
-
-    __slots__ = ("_client", "id")
-
-    def __init__(self, id: CaseId, client: ControlClient) -> None:
-        self.id = id
-        self._client = client
-
-    def __repr__(self) -> str:
-        return f"RemoteCase({self.id!r})"
-
-    async def status(self) -> CaseStatus:
-        return CaseStatus(await self._ask("status"))
-
-    async def context(self) -> Mapping[str, Any]:
-        """The visible facts, as plain values."""
-        found: Mapping[str, Any] = await self._ask("context")
-        return found
-
-    async def explain(self, binding: str | None = None) -> list[Explanation]:
-        told = await self._ask("explain", binding=binding)
-        return [Explanation(each["binding"], Verdict(each["verdict"]), each["text"], each["facts"]) for each in told]
-
-    async def plan(self) -> Mapping[str, Any] | None:
-        """The plan as plain values."""
-        found: Mapping[str, Any] | None = await self._ask("plan")
-        return found
-
-    async def completed(self, timeout: Duration | None = None, *, wait_through_stall: bool = False) -> None:
-        await self._ask("completed", timeout=_text(timeout), wait_through_stall=wait_through_stall)
-
-    async def quiescent(self, timeout: Duration | None = None) -> None:
-        await self._ask("quiescent", timeout=_text(timeout))
-
-    async def step(self) -> Mapping[str, Any] | None:
-        """Let the next decision of a case that is stepped through; None when it has ended or rests."""
-        found: Mapping[str, Any] | None = await self._ask("step")
-        return found
-
-    async def signal(
-        self,
-        what: Mapping[str, Any] | str | None = None,
-        /,
-        *,
-        by: str = "user",
-        reason: str = "",
-        key: str = "",
-        wait: Wait = "turn",
-        timeout: Duration | None = None,
-        **facts: Any,
-    ) -> None:
-        name = what if isinstance(what, str) else None
-        brought = facts if what is None or isinstance(what, str) else {**what, **facts}
-        await self._ask(
-            "signal", name=name, facts=brought, by=by, reason=reason, key=key, wait=wait, timeout=_text(timeout)
-        )
-
-    async def suspend(self, *, by: str = "user", reason: str = "") -> None:
-        await self._ask("suspend", by=by, reason=reason)
-
-    async def resume(self, *, by: str = "user", reason: str = "") -> None:
-        await self._ask("resume", by=by, reason=reason)
-
-    async def unfault(
-        self, facts: Mapping[str, Any] | None = None, *, by: str = "user", reason: str = "", retry: bool = True
-    ) -> None:
-        await self._ask("unfault", facts=facts or {}, by=by, reason=reason, retry=retry)
-
-    async def cancel(self, *, by: str = "user", reason: str = "", grace: Duration = "5s") -> None:
-        await self._ask("cancel", by=by, reason=reason, grace=_text(grace))
-
-    async def kill(self, *, by: str = "user", reason: str = "") -> None:
-        await self._ask("kill", by=by, reason=reason)
-
-    def stage(self, name: str) -> CaseStage:
-        return CaseStage(name, self._steer)
-
-    async def _steer(self, input: SteerStage) -> None:
-        await self._ask(
-            "stage", stage=input.stage, act=input.verb.value, by=input.by, reason=input.reason, key=input.key
-        )
-
-    async def _ask(self, verb: str, **arguments: Any) -> Any:
-        return await self._client._ask(verb, case=self.id, **arguments)
-
-
 @asynccontextmanager
 async def connect(path: Path) -> AsyncIterator[ControlClient]:
     """The hub behind a control socket.
@@ -389,7 +296,3 @@ async def listens(path: Path) -> bool:
         return True  # `connect` says what it is
     writer.close()
     return True
-
-
-def _text(span: Duration | None) -> str | None:
-    return in_words(span) if isinstance(span, timedelta) else span

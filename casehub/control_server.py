@@ -67,6 +67,7 @@ class Verbs:
                 "pull_brake",
                 "release_brake",
                 "release_worker",
+                "reroute",
                 "resume",
                 "retry_letter",
                 "signal",
@@ -136,6 +137,9 @@ class Verbs:
 
     async def resume(self, case: str, by: str = "user", reason: str = "") -> None:
         await self._hub.case(case).resume(by=by, reason=reason)
+
+    async def reroute(self, case: str, binding: str, to: str, by: str, reason: str) -> None:
+        await self._hub.case(case).reroute(binding, to=to, by=by, reason=reason)
 
     async def unfault(self, case: str, facts: dict[str, Any], by: str, reason: str, retry: bool) -> None:
         await self._hub.case(case).unfault(facts, by=by, reason=reason, retry=retry)

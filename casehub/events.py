@@ -87,6 +87,7 @@ __all__ = [
     "WorkerExecutionFailed",
     "WorkerExecutionFinished",
     "WorkerExecutionInterrupted",
+    "WorkerExecutionRerouted",
     "WorkerExecutionStarted",
     "WorkerQuarantined",
     "WorkerReleased",
@@ -203,6 +204,14 @@ class WorkerExecutionCancelled(WorkerExecutionFinished):
     """The activation was called off; what the worker may still return is dropped."""
 
     reason: str
+
+
+@dataclass(slots=True, kw_only=True)
+class WorkerExecutionRerouted(WorkerExecutionFinished):
+    """Somebody gave the activation to the worker `to`; what this one may still return is dropped."""
+
+    to: str
+    reason: str = ""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -23,7 +23,12 @@ class DeadLetterEvent(Event):
 
 @dataclass(slots=True, kw_only=True)
 class DeadLetterRetried(DeadLetterEvent):
-    """The binding may fire again on what the activation ran on; edited facts follow as a `CONTEXT_CHANGED`."""
+    """The binding may fire again on what the activation ran on; edited facts follow as a `CONTEXT_CHANGED`.
+
+    `worker`: who is to do it; empty for whoever comes first.
+    """
+
+    worker: str = ""
 
 
 @dataclass(slots=True, kw_only=True)

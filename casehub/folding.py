@@ -42,6 +42,7 @@ from casehub.events import (
     TimerSet,
     WorkerExecutionCancelled,
     WorkerExecutionFinished,
+    WorkerExecutionRerouted,
     WorkerExecutionStarted,
     WorkerQuarantined,
     WorkerReleased,
@@ -154,7 +155,8 @@ def _attempt_finished(state: CaseState, event: Any) -> None:
     firing = state.firing(event.binding)
     firing.outcome, firing.then = event.name, event.then
     if event.then == "reroute":
-        firing.excluded = (*firing.excluded, event.worker)
+        to = event.to if isinstance(event, WorkerExecutionRerouted) else ""
+        firing.excluded = (*(name for name in firing.excluded if name != to), event.worker)
     if not event.settled:
         activation.end_attempt(event)
         return
@@ -167,7 +169,7 @@ def _attempt_finished(state: CaseState, event: Any) -> None:
 def _letter_retried(state: CaseState, event: Any) -> None:
     firing = state.firing(event.binding)
     firing.give_back()
-    firing.then = "retry"
+    firing.then, firing.wanted = "retry", event.worker
     state.stalled = ()
 
 

@@ -171,6 +171,15 @@ class RetryLetter(Input):
 
 
 @dataclass(slots=True, kw_only=True)
+class Reroute(Input):
+    """Give what a binding has in flight, or its dead letter, to the worker `to`."""
+
+    binding: str
+    to: str
+    reason: str = ""
+
+
+@dataclass(slots=True, kw_only=True)
 class DiscardLetter(Input):
     """Settle the failure of a dead letter: nobody will try again."""
 

@@ -145,6 +145,12 @@ case.command(
 case.command("casehub.cli.verbs:resume_app", name="resume", help="Let a suspended case go on.", sort_key=8)
 case.command("casehub.cli.verbs:unfault_app", name="unfault", help="Let a faulted case go on.", sort_key=8)
 case.command(
+    "casehub.cli.rerouting:reroute_app",
+    name="reroute",
+    help="Give work to another worker of its capability.",
+    sort_key=8,
+)
+case.command(
     "casehub.cli.verbs:stage_app",
     name="stage",
     help="Activate, complete, terminate, fault, suspend or resume one stage.",

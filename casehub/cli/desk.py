@@ -15,7 +15,8 @@ from casehub.case import Case
 from casehub.cli.application import InFile, hub_of
 from casehub.cli.options import Session
 from casehub.cli.worked import Worked, leave_note
-from casehub.control import ControlClient, DefinitionNote, RemoteCase, connect, listens, note_of, socket_of
+from casehub.control import ControlClient, DefinitionNote, connect, listens, note_of, socket_of
+from casehub.control_cases import RemoteCase
 from casehub.control_server import listening
 from casehub.errors import CaseNotFoundError, SettingsError
 from casehub.hub import CaseHub

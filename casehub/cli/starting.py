@@ -19,7 +19,7 @@ from casehub.cli.options import Acting, Session
 from casehub.cli.output import progress
 from casehub.cli.text import compact, note
 from casehub.cli.words import data_of, facts_of, meant
-from casehub.control import RemoteCase
+from casehub.control_cases import RemoteCase
 from casehub.durations import duration
 from casehub.errors import (
     CaseExistsError,

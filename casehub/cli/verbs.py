@@ -14,7 +14,7 @@ from casehub.cli.desk import Desk, desk, known
 from casehub.cli.options import Acting, Session
 from casehub.cli.output import progress
 from casehub.cli.words import facts_of, meant
-from casehub.control import RemoteCase
+from casehub.control_cases import RemoteCase
 from casehub.durations import duration
 from casehub.errors import SettingsError
 from casehub.hub import CaseHub
@@ -91,7 +91,7 @@ async def steer_stage(
 ) -> None:
     """Activate, complete, terminate, fault, suspend or resume one stage of a case."""
     session = Session(common)
-    await _act(
+    await act(
         session,
         id,
         lambda case: case.stage(stage).steer(verb, by=session.by, reason=reason, key=key),
@@ -112,7 +112,7 @@ Example:
 async def suspend_case(id: Id, /, *, reason: Reason = "", common: Acting | None = None) -> None:
     """Hold a case: nothing new starts until it is resumed."""
     session = Session(common)
-    await _act(session, id, lambda case: case.suspend(by=session.by, reason=reason))
+    await act(session, id, lambda case: case.suspend(by=session.by, reason=reason))
 
 
 resume_app = App(
@@ -128,7 +128,7 @@ Example:
 async def resume_case(id: Id, /, *, reason: Reason = "", common: Acting | None = None) -> None:
     """Let a suspended case go on."""
     session = Session(common)
-    await _act(session, id, lambda case: case.resume(by=session.by, reason=reason), works=True)
+    await act(session, id, lambda case: case.resume(by=session.by, reason=reason), works=True)
 
 
 unfault_app = App(
@@ -157,7 +157,7 @@ async def unfault_case(
     session = Session(common)
     brought = facts_of(facts, "fact")
     with meant(brought):
-        await _act(
+        await act(
             session, id, lambda case: case.unfault(brought, by=session.by, reason=reason, retry=not drop), works=True
         )
 
@@ -181,7 +181,7 @@ async def cancel_case(
     """End a case, and give what runs a moment to come to its end."""
     session = Session(common)
     span = duration(grace)
-    await _act(session, id, lambda case: case.cancel(by=session.by, reason=reason, grace=span))
+    await act(session, id, lambda case: case.cancel(by=session.by, reason=reason, grace=span))
 
 
 kill_app = App(
@@ -195,10 +195,11 @@ kill_app = App(
 async def kill_case(id: Id, /, *, reason: Reason = "", common: Acting | None = None) -> None:
     """End a case now, and wait for nothing that runs."""
     session = Session(common)
-    await _act(session, id, lambda case: case.kill(by=session.by, reason=reason))
+    await act(session, id, lambda case: case.kill(by=session.by, reason=reason))
 
 
-async def _act(session: Session, id: str, verb: Callable[[Handle], Awaitable[None]], *, works: bool = False) -> None:
+async def act(session: Session, id: str, verb: Callable[[Handle], Awaitable[None]], *, works: bool = False) -> None:
+    """Give a verb to a case and say what became of it; `works`: it sets the case to work."""
     async with desk(session) as at:
         if isinstance(at.hub, CaseHub) and not works:
             await at.hub.drain("0s")  # nothing of the case is to be started for the time of the verb

@@ -8,6 +8,8 @@ Pure, from the input to what follows from it:
     reports       what a report of work done elsewhere says
     unfault       what lets a faulted case go on
     letters       what may be done about an activation that ended in a fault
+    rerouting     work that somebody gives to another worker
+    unfault       a case that has faulted, and goes on
     completions   what a worker's result writes
     results       what a worker's value is to become, and how sure it is
     failures      what is said of an attempt that ends badly, and what follows

@@ -224,7 +224,9 @@ def schedule(state: CaseState, binding: Binding) -> Iterator[Event]:
     """The activation of a binding and its first attempt, with what it reads as it is now."""
     firing = state.firings.get(binding.name)
     activation = ActivationId(f"{state.id}/{binding.name}/{1 if firing is None else firing.count + 1}")
-    worker = binding.workers[0].name
+    worker = (
+        binding.workers[0].name if firing is None or not firing.wanted else binding.worker_named(firing.wanted).name
+    )
     if worker in state.quarantined:
         worker = next((each.name for each in binding.workers if each.name not in state.quarantined), worker)
     facts = state.facts

@@ -80,7 +80,7 @@ class Intake:
 
     def write(self, input: Write) -> Iterator[Event]:
         state = self.state
-        self._open("take facts")
+        self.check_open("take facts")
         facts: Mapping[str, Plain] = input.facts
         if input.absent_only:
             facts = {name: value for name, value in facts.items() if not visible(self.state, name)}
@@ -148,7 +148,7 @@ class Intake:
         yield CaseStatusChanged(before=self.state.status, after=CaseStatus.SUSPENDED, reason=input.reason, by=input.by)
 
     def steer_stage(self, input: SteerStage) -> Iterable[Event]:
-        self._open(f"{input.verb} a stage")
+        self.check_open(f"{input.verb} a stage")
         if not isinstance(self.loop, WorksStages):
             raise InputRefusedError(
                 f"case {self.state.id!r} has no stage {input.stage!r}: its loop control, {type(self.loop).__name__}, works "
@@ -215,7 +215,8 @@ class Intake:
             binding=binding, activation=input.activation, worker=worker, attempt=input.attempt, reason=why
         )
 
-    def _open(self, verb: str) -> None:
+    def check_open(self, verb: str) -> None:
+        """Raise `CaseEndedError` for a case that has ended."""
         status = self.state.status
         if status.ended:
             raise CaseEndedError(

@@ -35,6 +35,7 @@ from casehub.events import (
     WorkerExecutionExpired,
     WorkerExecutionFailed,
     WorkerExecutionFinished,
+    WorkerExecutionRerouted,
     WorkerExecutionStarted,
 )
 from casehub.inputs import NEVER, Input, Recover, TimerDue
@@ -325,7 +326,7 @@ class Pump:
         self.runtime.count(event.name)
         self.runtime.watch(self.live.structure, event)
 
-    def _cancel(self, event: WorkerExecutionCancelled, work: list[Work]) -> None:
+    def _cancel(self, event: WorkerExecutionCancelled | WorkerExecutionRerouted, work: list[Work]) -> None:
         self._count(event, work)
         running = self.attempts.get(event.activation)
         if running is not None:
@@ -392,7 +393,7 @@ _ACTS: Mapping[type[Event], Callable[[Pump, Any, list[Work]], None]] = {
     **dict.fromkeys(subtypes(WorkerExecutionFinished), Pump._count),
     WorkerExecutionFailed: Pump._fail,
     WorkerExecutionExpired: Pump._fail,
-    WorkerExecutionCancelled: Pump._cancel,
+    **dict.fromkeys((WorkerExecutionCancelled, WorkerExecutionRerouted), Pump._cancel),
     DeliberationStarted: Pump._begin_to_ask,
     DeliberationCancelled: Pump._ask_no_more,
 }

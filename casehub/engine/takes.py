@@ -13,6 +13,7 @@ from casehub.engine.gates import returned
 from casehub.engine.intake import Intake
 from casehub.engine.people import ask, assign, claim, comment, complete, decline, hand_on, release, timer_due
 from casehub.engine.reports import reported
+from casehub.engine.rerouting import rerouted
 from casehub.engine.unfault import unfaulted
 from casehub.events import Event
 from casehub.inputs import (
@@ -32,6 +33,7 @@ from casehub.inputs import (
     Release,
     ReleaseWorker,
     Reported,
+    Reroute,
     Resume,
     RetryLetter,
     Returned,
@@ -54,6 +56,7 @@ TAKES: dict[type[Input], Callable[[Intake, Any], Iterable[Event]]] = {
     Suspend: Intake.suspend,
     Resume: Intake.resume,
     Unfault: unfaulted,
+    Reroute: rerouted,
     SteerStage: Intake.steer_stage,
     RetryLetter: Intake.retry_letter,
     DiscardLetter: Intake.discard_letter,

@@ -137,6 +137,22 @@ async def reach(number: int) -> int:
     return number
 
 
+rated = CaseDefinition("rated", goal="risk")
+
+
+@rated.worker(writes="risk", capability="rate")
+async def assess_alone(amount: int) -> int:
+    raise OSError("no line")
+
+
+@rated.worker(writes="risk", capability="rate")
+async def assess_by_hand(amount: int) -> int:
+    return amount
+
+
+rated.binding("rate", capability="rate", retry=Retry(1))
+
+
 # ---- people
 
 loan = CaseDefinition("loan", goal="letter")

@@ -30,7 +30,8 @@ from casehub import (
     SettingsError,
 )
 from casehub.case import Case
-from casehub.control import MAX_LINE, MAX_PATH, RemoteCase, connect, error_as_dict, error_from_dict, listens, socket_of
+from casehub.control import MAX_LINE, MAX_PATH, connect, error_as_dict, error_from_dict, listens, socket_of
+from casehub.control_cases import RemoteCase
 from casehub.control_server import listening
 from casehub.errors import NotReachableError, UnknownNameError
 from tests.cli.conftest import short_folder
