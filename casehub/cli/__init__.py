@@ -58,7 +58,7 @@ db = App(
 )
 
 app.command(
-    "casehub.cli.up:app", name="up", help="Work cases in this process: engine, SQLite, control socket.", sort_key=0
+    "casehub.cli.up:app", name="up", help="Work cases in this process: engine, database, control socket.", sort_key=0
 )
 quarantine = App(
     name="quarantine",

@@ -25,6 +25,13 @@ class InFile(Protocol):
     path: Path
 
 
+@runtime_checkable
+class OnServer(Protocol):
+    """A store that may be on a server: `name` is then its URL, without what is secret."""
+
+    name: str
+
+
 ENDINGS = (".yaml", ".yml")
 """What the files of definitions end in."""
 

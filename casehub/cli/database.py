@@ -1,16 +1,14 @@
-"""`db check` and `db migrate`: what is in the database file, and its schema."""
+"""`db check` and `db migrate`: what is in the database, and its schema."""
 
 from __future__ import annotations
 
-import sqlite3
 import sys
-from contextlib import closing
+from collections.abc import Sequence
 from typing import Annotated, Protocol, runtime_checkable
 
 from cyclopts import App, Parameter
 
 from casehub.adapters.migrations import Finding
-from casehub.adapters.sqlite_schema import MIGRATIONS, schema_sql, schema_version
 from casehub.cli.options import Common, Session
 from casehub.cli.output import progress
 from casehub.cli.text import write
@@ -30,7 +28,19 @@ Example:
 class Checked(Protocol):
     """A store that can look itself over."""
 
-    async def check(self) -> list[Finding]: ...
+    async def check(self) -> Sequence[Finding]: ...
+
+
+@runtime_checkable
+class Migrated(Protocol):
+    """A store whose schema has versions."""
+
+    @property
+    def latest(self) -> int: ...
+
+    def schema_version(self) -> int: ...
+
+    def schema_sql(self, since: int = 0) -> str: ...
 
 
 @check_app.default
@@ -40,18 +50,18 @@ async def check(*, common: Common | None = None) -> None:
     async with session.reading() as store:
         if not isinstance(store, Checked):
             raise SettingsError(f"database {session.settings.db!r}: it is checked with its own tools")
-        with progress(f"checking {session.database}"):
+        with progress(f"checking {session.named}"):
             found = await store.check()
         events = await store.log.position()
     session.printer.items(
         [{"kind": "fault" if each.fault else "note", "text": each.text} for each in found],
         ("", "finding"),
         lambda item: (item["kind"], item["text"]),
-        empty=f"{session.database}: nothing wrong ({events:,} events)",
+        empty=f"{session.named}: nothing wrong ({events:,} events)",
     )
     faults = sum(each.fault for each in found)
     if faults:
-        raise StoreError(f"database {session.database}: {faults} thing(s) are broken; restore a backup, keep this file")
+        raise StoreError(f"database {session.named}: {faults} thing(s) are broken; restore a backup, keep this file")
 
 
 migrate_app = App(
@@ -72,30 +82,22 @@ async def migrate(
 ) -> None:
     """Bring the schema of the database to this version; make the database when there is none."""
     session = Session(common)
-    before = _version(session)
-    latest = MIGRATIONS[-1].version
+    store = store_of(session.settings.db)
+    if not isinstance(store, Migrated):
+        raise SettingsError(f"database {session.settings.db!r}: its schema has no versions; give --db a path or a URL")
+    before, latest = store.schema_version(), store.latest
     printer = session.printer
     if sql:
-        text = schema_sql(before) if before < latest else ""
+        text = store.schema_sql(before) if before < latest else ""
         if printer.for_people:
-            write(sys.stdout, text or f"-- {session.database}: schema version {before}, nothing to do")
+            write(sys.stdout, text or f"-- {session.named}: schema version {before}, nothing to do")
         else:
             printer.document({"from": before, "to": latest, "sql": text})
         return
-    store = store_of(session.settings.db)
     await store.open(lambda turns: None)
     await store.close()
     if printer.for_people:
         done = "nothing to do" if before == latest else f"brought up from {before}" if before else "made"
-        printer.say(f"{session.database}: schema version {latest}, {done}")
+        printer.say(f"{session.named}: schema version {latest}, {done}")
     else:
         printer.document({"from": before, "to": latest})
-
-
-def _version(session: Session) -> int:
-    """The version of the schema that the file has, 0 where there is no file. Raises `SchemaError`."""
-    path = session.database
-    if not path.exists():
-        return 0
-    with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
-        return schema_version(connection, str(path))

@@ -14,6 +14,7 @@ from typing import Any
 from casehub.case import Case
 from casehub.cli.application import InFile, hub_of
 from casehub.cli.options import Session
+from casehub.cli.place import is_kept
 from casehub.cli.worked import Worked, leave_note
 from casehub.control import ControlClient, DefinitionNote, connect, listens, note_of, socket_of
 from casehub.control_cases import RemoteCase
@@ -95,15 +96,14 @@ async def desk(session: Session, app: str = "") -> AsyncIterator[Desk]:
     settings = session.settings
     worked = Worked(app, settings.loop, session.allow_code) if app else session.worked
     if not worked.app:
-        owned = settings.db.removeprefix("sqlite:///")
-        raise session.needs_app(f"no worker process owns {owned}, and what to work with is not known")
+        raise session.needs_app(f"no worker process owns {session.named}, and what to work with is not known")
     hub = hub_of(
         worked.app, settings.db, loop=worked.loop, tenant=settings.tenant, resume=False, allow_code=worked.allow_code
     )
     if isinstance(hub.store, InFile) and hub.store.path != session.database:
         raise SettingsError(f"{worked.app} has a database of its own, {hub.store.path}; give --db {hub.store.path}")
     async with hub:
-        if not settings.db.startswith("sqlite:"):
+        if not is_kept(settings.db):
             yield Desk(hub, session)
             return
         leave_note(session.database, worked, over=False)
@@ -114,7 +114,7 @@ async def desk(session: Session, app: str = "") -> AsyncIterator[Desk]:
 @asynccontextmanager
 async def worker_process(session: Session) -> AsyncIterator[ControlClient | None]:
     """The hub of the process that owns the database, None where none listens."""
-    path = socket_of(session.database) if session.settings.db.startswith("sqlite:") else None
+    path = socket_of(session.database) if is_kept(session.settings.db) else None
     if path is None or not await listens(path):
         yield None
         return
@@ -129,5 +129,5 @@ def known(session: Session, id: str) -> Iterator[None]:
         yield
     except CaseNotFoundError:
         raise CaseNotFoundError(
-            f"there is no case {id!r} in {session.database}; list them with '{session.hint('case list')}'"
+            f"there is no case {id!r} in {session.named}; list them with '{session.hint('case list')}'"
         ) from None

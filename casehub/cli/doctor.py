@@ -15,6 +15,7 @@ from casehub.adapters.sqlite_schema import SAFE_VERSION
 from casehub.cli.application import hub_of
 from casehub.cli.desk import worker_process
 from casehub.cli.options import Session, Working
+from casehub.cli.place import without_password
 from casehub.errors import CaseHubError, StoreUnavailableError
 from casehub.lookup import is_there, release
 from casehub.parking import why_parked
@@ -27,7 +28,13 @@ MOST: Final = 20
 """Cases of a kind that are named."""
 
 # The extras that something uses, by the module that shows them; names that are only reserved are left out.
-EXTRAS: Final = {"xes": "defusedxml", "yaml": "cel_expr_python", "jq": "jq", "otel": "opentelemetry.sdk"}
+EXTRAS: Final = {
+    "postgres": "psycopg",
+    "xes": "defusedxml",
+    "yaml": "cel_expr_python",
+    "jq": "jq",
+    "otel": "opentelemetry.sdk",
+}
 
 _UNSET: Final = {"loop": "choreography"}
 """What an empty setting comes to."""
@@ -75,7 +82,7 @@ async def _database(session: Session) -> AsyncIterator[Check]:
     try:
         async with worker_process(session) as client:
             if client is None:
-                yield Check("note", "worker process", f"none owns {session.settings.db.removeprefix('sqlite:///')}")
+                yield Check("note", "worker process", f"none owns {session.named}")
             else:
                 info = await client.info()
                 parked = dict(info["parked"])
@@ -172,5 +179,7 @@ def _application(session: Session) -> Iterator[Check]:
 def _settings(session: Session) -> Iterator[Check]:
     for name, field in Settings.model_fields.items():
         value = getattr(session.settings, name) or (session.by if name == "by" else _UNSET.get(name, ""))
+        if name == "db":
+            value = without_password(value)
         origin = session.loaded.origins[name]
         yield Check("ok", f"setting {name}", f"{value!r} from {origin} ({field.description})")

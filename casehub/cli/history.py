@@ -172,7 +172,7 @@ async def _follow(session: Session, asked: EventQuery, after: int) -> None:
     async with session.reading() as store:
         async for event in _behind(store, asked, after):
             _print(printer, event)
-    note(f"no worker process owns {session.database}: that is all there is")
+    note(f"no worker process owns {session.named}: that is all there is")
 
 
 async def _print_live(printer: Printer, client: ControlClient, asked: EventQuery, after: int) -> None:

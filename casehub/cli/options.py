@@ -12,12 +12,12 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
-from urllib.parse import urlsplit
 
 import structlog
 from cyclopts import Group, Parameter
 
 from casehub.cli.output import Form, Printer
+from casehub.cli.place import beside, called, is_kept, is_server
 from casehub.cli.worked import Worked, noted
 from casehub.errors import SettingsError, StoreUnavailableError
 from casehub.lookup import store_of
@@ -113,17 +113,19 @@ class Session:
 
     @property
     def database(self) -> Path:
-        """The file. Raises `SettingsError` for a store that has none."""
-        parts = urlsplit(self.settings.db)
-        if parts.scheme != "sqlite":
-            raise SettingsError(f"database {self.settings.db!r}: this command needs a file; give --db a path")
-        return Path(parts.path.removeprefix("/"))
+        """The file, or what stands for one. Raises `SettingsError` for a store that is not kept."""
+        return beside(self.settings.db)
+
+    @property
+    def named(self) -> str:
+        """The database in words."""
+        return called(self.settings.db)
 
     @property
     def worked(self) -> Worked:
         """What this process works cases with: the settings, else what the database was last worked with, if that holds."""
         settings = self.settings
-        if not settings.app and settings.db.startswith("sqlite:"):
+        if not settings.app and is_kept(settings.db):
             note, holds = noted(self.database)
             if note is not None and holds:
                 return Worked(note.app, settings.loop or note.loop, self.allow_code or note.allow_code)
@@ -131,7 +133,7 @@ class Session:
 
     def needs_app(self, why: str) -> SettingsError:
         """The error of a command that cannot do without APP, and is not told it."""
-        note = noted(self.database)[0] if self.settings.db.startswith("sqlite:") else None
+        note = noted(self.database)[0] if is_kept(self.settings.db) else None
         if note is None:
             return SettingsError(f"{why}; start one with 'casehub up APP', or give --app module:attribute")
         return SettingsError(
@@ -165,13 +167,15 @@ class Session:
     async def reading(self) -> AsyncIterator[CaseStore]:
         """The database, read-only, whoever owns it. Raises `StoreUnavailableError` when there is none."""
         path = self.database
-        if not path.exists():
+        if is_server(self.settings.db):
+            pass  # it says itself what is wrong
+        elif not path.exists():
             raise StoreUnavailableError(
                 f"database {path}: there is none; give its path with --db, or make it with 'casehub up APP'"
             )
-        if not path.is_file():
+        elif not path.is_file():
             raise StoreUnavailableError(f"database {path}: it is no file; give the path of one with --db")
-        if not os.access(path, os.R_OK):  # to open and close the file would take SQLite's locks from this process
+        elif not os.access(path, os.R_OK):  # to open and close the file would take SQLite's locks from this process
             raise PermissionError(f"database {path}: this user may not read it; act as the one who runs 'casehub up'")
         store = store_of(self.settings.db, read_only=True)
         await store.open(lambda turns: None)

@@ -15,10 +15,11 @@ from typing import Annotated, Any, Final
 
 from cyclopts import App, Parameter
 
-from casehub.cli.application import InFile, hub_of
+from casehub.cli.application import InFile, OnServer, hub_of
 from casehub.cli.logs import log_in
 from casehub.cli.options import Loading, Session, log_to_stderr, program
 from casehub.cli.output import Printer
+from casehub.cli.place import beside, called, is_server
 from casehub.cli.replaying import replay_first
 from casehub.cli.text import note
 from casehub.cli.worked import Worked, leave_note
@@ -52,6 +53,7 @@ A second signal ends it at once. Nothing that was accepted is lost.
 Examples:
   casehub up examples.claim:claim
   casehub up examples.claim:claim --db claims.db --drain-timeout 2m
+  casehub up examples.claim:claim --db postgresql://me@localhost/claims
   casehub up mine:definitions --loop mine:strategy
   casehub up mine:definitions --loop claim=mine:strategy
   casehub up cases/loan.yaml --allow-code loans
@@ -82,7 +84,7 @@ async def up(
     ] = None,
     common: Loading | None = None,
 ) -> int:
-    """Work cases in this process: engine, SQLite, control socket."""
+    """Work cases in this process: engine, database, control socket."""
     session = Session(
         common, app=application, loop=None if loop is None else ",".join(loop), drain_timeout=drain_timeout
     )
@@ -160,18 +162,22 @@ def _end_now(code: int) -> None:
 
 
 def _file_of(hub: CaseHub, session: Session) -> Path:
-    """The database of the hub. Raises `SettingsError` for a hub that keeps nothing, or has another than is asked for."""
+    """The file of the hub's database, or what stands for one. Raises `SettingsError` for a hub that keeps nothing, or has another than is asked for."""
     store = hub.store
-    if isinstance(store, Volatile) or not isinstance(store, InFile):
+    if isinstance(store, OnServer) and is_server(store.name):
+        path = beside(store.name)
+    elif isinstance(store, InFile) and not isinstance(store, Volatile):
+        path = store.path
+    else:
         raise SettingsError(
-            f"database {session.settings.db!r}: 'casehub up' keeps cases over restarts; give --db the path of a file"
+            f"database {session.settings.db!r}: 'casehub up' keeps cases over restarts; give --db the path of a file, or the URL of a PostgreSQL"
         )
-    if session.loaded.given("db") and store.path != session.database:
+    if session.loaded.given("db") and path != session.database:
         raise SettingsError(
-            f"{session.settings.app} has its own database, {store.path}, and {session.loaded.origins['db']} asks for "
+            f"{session.settings.app} has its own database, {path}, and {session.loaded.origins['db']} asks for "
             f"{session.database}; give one of them"
         )
-    return store.path
+    return path
 
 
 async def _counts(hub: CaseHub) -> Mapping[str, int]:
@@ -188,6 +194,8 @@ def _say_what_runs(
     printer: Printer, application: str, hub: CaseHub, database: Path, counts: Mapping[str, int], limit: str
 ) -> None:
     """The banner."""
+    store = hub.store
+    shown = called(store.name) if isinstance(store, OnServer) and is_server(store.name) else str(database)
     if not printer.for_people:
         printer.line(
             {
@@ -196,7 +204,7 @@ def _say_what_runs(
                 "pid": os.getpid(),
                 "definitions": list(hub.definitions),
                 "store": hub.store.describe(),
-                "database": str(database),
+                "database": shown,
                 "socket": str(socket_of(database)),
                 "cases": counts,
             }
@@ -205,7 +213,7 @@ def _say_what_runs(
     told = ", ".join(
         f"{COUNTED:,}+ {what}" if count > COUNTED else f"{count:,} {what}" for what, count in counts.items()
     )
-    suffix = "" if str(database) == "casehub.db" else f" --db {database}"
+    suffix = "" if shown == "casehub.db" else f" --db {shown}"
     name, structure = next(iter(hub.structures.items()))
     facts = "".join(f" {fact}=..." for fact, required in structure.inputs.items() if required)
     printer.say(f"CaseHub {release()} works cases (process {os.getpid()})", "bold")
