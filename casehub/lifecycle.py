@@ -15,7 +15,7 @@ from casehub.errors import CaseEndedError, IllegalTransitionError
 class CaseStatus(StrEnum):
     """Where a case stands. `WAITING`: only people, timers, children or signals can move it.
 
-    `ended`: for good; `active`: bindings may fire.
+    `ended`: it moves no more, unless somebody lets a faulted one go on; `active`: bindings may fire.
     """
 
     ended: bool
