@@ -34,6 +34,7 @@ from casehub import (
     TaskRefusedError,
     WorkerExecution,
     WorkerExecutionDeclined,
+    WorkerExecutionFailed,
     WorkerExecutionStarted,
 )
 from casehub.testing import CaseTestKit
@@ -405,6 +406,40 @@ async def test_a_case_whose_action_has_lost_its_gate_is_parked(tmp_path: Path) -
     async with CaseHub(changed, store=store) as hub:
         with pytest.raises(InputRefusedError, match="lacks the gate of respond"):
             await hub.tasks.complete("i-1/respond/1/gate-1", {"approved": True}, by="user:ada")
+
+
+async def test_a_worker_that_plans_cannot_return_what_only_carrying_out_comes_to() -> None:
+    definition = CaseDefinition("incident", goal="isolated")
+
+    async def isolate(action: Isolation) -> str:
+        return action.host
+
+    @definition.worker(writes="isolated", gate=Gate(isolate, risk=lambda action: False))
+    async def respond(host: str) -> Planned[Isolation]:
+        return "done already"  # type: ignore[return-value]  # as code without types may
+
+    async with CaseTestKit(definition) as kit:
+        case = await kit.start(definition, host="db-1")
+        await kit.settle()
+        (failure,) = kit.events(case, WorkerExecutionFailed)
+        assert "'respond' returned a str, and it plans actions; return Planned(action, title)" in failure.message
+        assert "isolated" not in await case.context()
+        await case.cancel()
+
+
+async def test_a_worker_may_plan_nothing() -> None:
+    definition = CaseDefinition("incident", at_quiescence=True)
+
+    async def isolate(action: Isolation) -> str:
+        return action.host
+
+    @definition.worker(writes="isolated", gate=Gate(isolate))
+    async def respond(host: str) -> Planned[Isolation] | None:
+        return None
+
+    async with CaseTestKit(definition) as kit:
+        case = await kit.start(definition, host="db-1")
+        assert "isolated" not in await case.completed()
 
 
 # ---- what is refused

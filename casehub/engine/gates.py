@@ -21,7 +21,7 @@ from casehub.engine.intake import Intake
 from casehub.engine.people import asked_of
 from casehub.engine.quarantine import suspended
 from casehub.engine.timers import TimerWheel
-from casehub.errors import Declined
+from casehub.errors import Declined, Permanent
 from casehub.events import Event, WorkerExecutionStarted
 from casehub.gate import ANSWER, Gate, Planned
 from casehub.inputs import Returned
@@ -65,8 +65,15 @@ def returned(intake: Intake, input: Returned) -> Iterable[Event]:
     if activation is not None and activation.action is None and activation.attempt == input.attempt:
         binding = intake.structure.bindings[activation.binding]
         worker, plan = binding.worker_named(activation.worker), input.value
-        if isinstance(plan, Planned) and worker.gate is not None and worker.performer is not None:
-            return _planned(state, binding, worker.gate, worker.performer, plan, activation, input)
+        if worker.gate is not None and worker.performer is not None and plan is not None:
+            if isinstance(plan, Planned):
+                return _planned(state, binding, worker.gate, worker.performer, plan, activation, input)
+            input.value, input.error = (
+                None,
+                Permanent(
+                    f"worker {worker.name!r} returned a {type(plan).__name__}, and it plans actions; return Planned(action, title)"
+                ),
+            )
     return intake.returned(input)
 
 

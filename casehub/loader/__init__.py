@@ -12,6 +12,7 @@
     triggers       facts, events, signals and times that make a binding come up
     policies       retries, merging, budgets
     people         tasks for people
+    gates          what stands between a planned action and its being done
     subcases       work that cases of another definition do
     workers        functions, computations, people and sub-cases, with their bindings
     mistakes       what is wrong with a text, with its places

@@ -10,7 +10,7 @@ from casehub.loader.document import Mapping, Node, Scalar
 from casehub.loader.mistakes import instead
 from casehub.loader.sections import Section, SectionReader
 from casehub.loader.triggers import TriggerReader
-from casehub.policies import Budget, Merge, Retry, deep_merge, fail, first_writer_wins, last_writer_wins
+from casehub.policies import Budget, Merge, Quarantine, Retry, deep_merge, fail, first_writer_wins, last_writer_wins
 
 _MERGES: Final[dict[str, Merge]] = {
     "last_writer_wins": last_writer_wins, "first_writer_wins": first_writer_wins, "fail": fail, "deep_merge": deep_merge,
@@ -63,6 +63,9 @@ class PolicyReader:
             budget = self.budget(section, key)
             if budget is not None:
                 found[key] = budget
+        quarantine = self._sections.one(section, "quarantine", "quarantine")
+        if quarantine is not None:
+            found["quarantine"] = self._sections.noting(quarantine, lambda: Quarantine(**quarantine.values))
         limit = found.get("limit")
         if limit is not None and limit < 1:
             self._sections.mistakes.note(

@@ -9,13 +9,14 @@ from __future__ import annotations
 import builtins
 from collections.abc import Iterable
 from collections.abc import Mapping as Mapped
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from casehub.binding import Worker
 from casehub.definition import CaseDefinition
 from casehub.errors import CaseHubError, Declined, FactError
 from casehub.events import WorkerScheduled
+from casehub.gate import Planned
 from casehub.lifecycle import CaseStatus
 from casehub.loader.document import Mapping, Node, Sequence
 from casehub.loader.mistakes import Mistakes, Place, instead
@@ -180,11 +181,12 @@ class Rehearsal:
         if not open_:
             return [f"{verb}: binding {binding!r} asks nobody now"]
         task = open_[0].id
-        await kit.hub.tasks.assign(task, "rehearsal", by="user:rehearsal")
+        person = f"rehearsal-{task.rpartition('/')[2]}" if open_[0].gate else "rehearsal"  # nobody approves twice
+        await kit.hub.tasks.assign(task, person, by="user:rehearsal")
         if verb == "complete":
-            await kit.hub.tasks.complete(task, answer, by="user:rehearsal")
+            await kit.hub.tasks.complete(task, answer, by=f"user:{person}")
         else:
-            await kit.hub.tasks.decline(task, str(answer), by="user:rehearsal")
+            await kit.hub.tasks.decline(task, str(answer), by=f"user:{person}")
         return []
 
     def _unexpected(self, expect: Section, found: Rehearsed, context: Any, definition: CaseDefinition) -> list[str]:
@@ -245,6 +247,9 @@ class Rehearsal:
             for worker in (worker for binding in each.bindings.values() for worker in binding.workers):
                 if worker.sub_case is None:  # what works as cases has answers of their workers
                     workers.setdefault(worker.name, (worker, each))
+                if worker.performer is not None:
+                    performer = replace(worker.performer, writes=worker.writes, mapping=worker.mapping)
+                    workers.setdefault(performer.name, (performer, each))
         found: dict[str, list[Any]] = {}
         for name, value in case.answers.node.entries() if case.answers is not None else ():
             if name.text not in workers:
@@ -286,6 +291,9 @@ class Rehearsal:
             return None
 
     def _typed(self, value: Plain, worker: Worker, structure: Structure) -> Any:
+        if worker.performer is not None:
+            action = worker.performer.parameters[0].type
+            return None if value is None else Planned(action.restore(value, f"the action that {worker.name!r} plans"))
         if not worker.mapping:
             return (
                 structure.types[worker.writes[0]].restore(value, f"fact {worker.writes[0]!r}")

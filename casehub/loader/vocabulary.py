@@ -88,6 +88,7 @@ _OPTIONS: Final = {
     "cost": Key(Takes.NUMBER, "For planners: a weight without a unit."),
     "estimate": Key(Takes.ONE, "What an attempt is expected to charge, reserved before it runs.", section="budget"),
     "budget": Key(Takes.ONE, "What all its attempts in a case may spend.", section="budget"),
+    "quarantine": Key(Takes.ONE, "When its workers are left alone, as they keep failing.", section="quarantine"),
 }
 
 _SCHEDULE: Final = {
@@ -136,6 +137,9 @@ SECTIONS: Final[Mapping[str, Mapping[str, Key]]] = {
         "case": Key(Takes.ONE, "The cases of another definition that do it.", section="case"),
         "writes": Key(Takes.NAMES, "The fact that the result becomes, or the facts that a returned mapping may hold."),
         "each": Key(Takes.TEXT, "A list of whose elements each gets the work, as the first parameter of the function."),
+        "gate": Key(
+            Takes.ONE, "What holds the action that its function plans until people have approved it.", section="gate"
+        ),
         "capability": Key(Takes.TEXT, "Makes it one of several alternatives for the bindings that ask for it."),
         **_OPTIONS,
     },
@@ -162,6 +166,22 @@ SECTIONS: Final[Mapping[str, Mapping[str, Key]]] = {
         "need": Key(Takes.INTEGER, "How many of several have to complete; all without it."),
         "rest": _choice("What becomes of the others then.", Rest),
         "wait": Key(Takes.FLAG, "Whether it waits for them at all."),
+    },
+    "gate": {
+        "perform": Key(Takes.REFERENCE, "The Python function that carries the action out.", required=True),
+        "risk": Key(
+            Takes.REFERENCE,
+            "The Python function that says whether it is held; without it every action is.",
+        ),
+        "approvals": Key(Takes.INTEGER, "How many people have to approve it."),
+        "groups": Key(Takes.NAMES, "Whose members may approve it."),
+        "users": Key(Takes.NAMES, "Who may approve it."),
+        "priority": Key(Takes.INTEGER, "Higher comes first."),
+        "due": Key(Takes.DURATION, "When it should be decided; it only reminds."),
+        "expires": Key(Takes.DURATION, "When it is too late to approve it."),
+        "escalate": Key(Takes.DURATION, "When others may approve it too."),
+        "escalate_to": Key(Takes.NAMES, "The groups of these others."),
+        "patience": Key(Takes.DURATION, "How long the function of 'risk' may take."),
     },
     "expression": {
         "cel": Key(Takes.TEXT, "An expression in CEL."),
@@ -212,12 +232,18 @@ SECTIONS: Final[Mapping[str, Mapping[str, Key]]] = {
         "money": Key(Takes.NUMBER, "Money."),
         "per": Key(Takes.CHOICE, "A day (UTC) instead of the whole case.", choices=("day",)),
     },
+    "quarantine": {
+        "failures": Key(Takes.INTEGER, "After how many failures."),
+        "within": Key(Takes.DURATION, "The span that these lie in."),
+        "release": Key(Takes.DURATION, "How long it lasts."),
+    },
     "limits": {
         "firings_per_binding": Key(Takes.INTEGER, "How often a binding may fire."),
         "firings": Key(Takes.INTEGER, "How often bindings may fire in all."),
         "events": Key(Takes.INTEGER, "How long the log may get."),
         "concurrency": Key(Takes.INTEGER, "How many activations may be in flight."),
         "inbox": Key(Takes.INTEGER, "How many inputs may wait."),
+        "depth": Key(Takes.INTEGER, "How many cases may be around a sub-case."),
     },
     "activity": {
         "signal": Key(Takes.TEXT, "The signal that it is."),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final, cast
 
 from casehub.binding import Binding, Signal, Trigger, Worker
@@ -12,6 +13,7 @@ from casehub.loader.conditions import ConditionReader, Expressions
 from casehub.loader.document import Mapping, Node, Sequence
 from casehub.loader.expressions import Computation, Program
 from casehub.loader.fact_types import TypeReader
+from casehub.loader.gates import GateReader
 from casehub.loader.mistakes import instead
 from casehub.loader.people import TaskReader
 from casehub.loader.places import Places
@@ -49,6 +51,7 @@ class WorkerReader:
         self._places = places
         self._tasks = TaskReader(sections, types)
         self._sub_cases = SubCaseReader(sections, opener)
+        self._gates = GateReader(sections, code)
 
     def declare(self, definition: CaseDefinition, name: str, section: Section) -> None:
         """Declare the worker of a function, for its signature; `bind` gives it its binding, when conditions can be read."""
@@ -59,6 +62,7 @@ class WorkerReader:
                 f"has {' and '.join(key for key in _KINDS if key in given)}" if given else "does not say what is done",
                 "give one of run (module:function), set (facts with expressions), ask (of people) and case (of another definition)",
             )  # fmt: skip
+        gate = self._gates.gate(section)
         if given in ({"set"}, {"case"}) or (
             given == {"ask"} and "ask" in section and isinstance(section.value("ask"), Mapping)
         ):
@@ -66,7 +70,9 @@ class WorkerReader:
         kind = next((key for key in _KINDS if key in given and key in section), None)
         function = None if kind is None else self._code.named(section.value(kind), f"{section.subject}.{kind}")
         names = tuple(section.get("writes", ()))
-        if function is None:  # the definition is refused; what follows from the names is checked all the same
+        if function is None or (
+            "gate" in section.node.values and gate is None
+        ):  # the definition is refused; what follows from the names is checked all the same
             definition.workers.append(Worker(name, _nothing, (), names, True))
             definition.returned[name] = Any
             return
@@ -77,7 +83,7 @@ class WorkerReader:
             fact = names[0] if names else None
             definition.human_task(name=name, writes=fact, capability=WAITING)(function)
         else:
-            definition.worker(name=name, writes=writes, capability=WAITING)(function)
+            definition.worker(name=name, writes=writes, capability=WAITING, gate=gate)(function)
 
     def written(self, section: Section) -> list[str]:
         """The facts that a worker says it writes."""
@@ -125,7 +131,7 @@ class WorkerReader:
         elif lost := [
             key
             for key in section.node.values
-            if key in section and key not in (*_KINDS, "writes", "each", "capability")
+            if key in section and key not in (*_KINDS, "writes", "each", "gate", "capability")
         ]:
             self._mistakes.note(
                 section.node.keys[lost[0]].place, section.subject, f"has a capability, and {', '.join(lost)} would be of its binding",
@@ -145,7 +151,9 @@ class WorkerReader:
             return
         del definition.workers[place]
         on: Trigger = options.pop("on", Trigger())
-        declare: Any = definition.human_task if worker.form is not None else definition.worker
+        declare: Any = (
+            definition.human_task if worker.form is not None else partial(definition.worker, gate=worker.gate)
+        )
         declare(
             name=worker.name,
             writes=worker.writes if worker.mapping else worker.writes[0] if worker.writes else None,

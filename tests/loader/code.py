@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from casehub import HumanTask
+from casehub import HumanTask, Planned
 
 __all__ = [
     "Applicant",
@@ -83,3 +83,25 @@ def longer(theirs: Any, mine: Any) -> Any:
 
 def _hidden() -> None:
     pass
+
+
+@dataclass
+class Transfer:
+    amount: float
+    to: str
+
+
+def plan_transfer(amount: float, payee: str) -> Planned[Transfer]:
+    return Planned(Transfer(amount, payee), f"Pay {amount:g} to {payee}")
+
+
+def plan_each(payee: str, amount: float) -> Planned[Transfer]:
+    return Planned(Transfer(amount, payee))
+
+
+async def transfer(action: Transfer) -> str:
+    return f"{action.amount:g} sent to {action.to}"
+
+
+def is_large(action: Transfer) -> bool:
+    return action.amount > 1000

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -16,10 +18,13 @@ from casehub import (
     CaseFaultedError,
     CaseStatus,
     DefinitionError,
+    Gate,
+    HumanTask,
     InputRefusedError,
     Limits,
     MilestoneReached,
     OnOutcome,
+    Quarantine,
     Refire,
     Retry,
     SettingsError,
@@ -38,6 +43,8 @@ from casehub import (
 )
 from casehub.binding import Trigger
 from casehub.loader import loads
+from casehub.loader.vocabulary import SECTIONS
+from casehub.policies import BESIDE, PolicyOptions
 from casehub.stage import StageFault
 from casehub.testing import CaseTestKit
 from casehub.validation import build
@@ -145,11 +152,31 @@ def test_the_structure_is_that_of_the_definition_in_python(text: str, python: Ca
         ("cost: 2.5", "cost", 2.5),
         ("estimate: {tokens: 10}", "estimate", Budget(tokens=10)),
         ("budget: {money: 1.5, per: day}", "budget", Budget(money=1.5, per="day")),
+        ("quarantine: {failures: 3, within: 1h, release: 2h}", "quarantine", Quarantine(3, "1h", "2h")),
     ],
 )
 def test_an_option_is_that_of_the_policy(option: str, of_policy: str, value: object) -> None:
     text = f"case: x\nworkers:\n  go:\n    run: tests.loader.code:extract\n    writes: words\n    {option}\n"
     assert getattr(loads(text, allow_code=ALLOWED).bindings[0].policy, of_policy) == value
+
+
+@pytest.mark.parametrize(
+    ("section", "python", "written_otherwise"),
+    [
+        ("binding", PolicyOptions.__annotations__, ()),
+        ("limits", [each.name for each in fields(Limits)], ()),
+        ("budget", [each.name for each in fields(Budget)], ()),
+        ("retry", [each.name for each in fields(Retry)], ()),
+        ("quarantine", [each.name for each in fields(Quarantine)], ()),
+        ("gate", [each.name for each in fields(Gate)], ()),
+        ("ask", [each.name for each in fields(HumanTask)], ()),
+        ("worker", [*PolicyOptions.__annotations__, *BESIDE], ("name",)),
+    ],
+)
+def test_what_is_said_in_python_can_be_said_in_yaml(
+    section: str, python: Iterable[str], written_otherwise: tuple[str, ...]
+) -> None:
+    assert set(python) - set(written_otherwise) <= set(SECTIONS[section])
 
 
 @pytest.mark.parametrize("outcome", ["failed", "declined", "expired", "exhausted"])
