@@ -18,7 +18,7 @@ is an event; what runs next is decided at one awaited hook. Read on, from the ou
 from __future__ import annotations
 
 from casehub.actions import ActionApproved, ActionEvent, ActionHeld, ActionPlanned, ActionRejected
-from casehub.binding import Binding, Signal, Worker
+from casehub.binding import Binding, Faulted, Signal, Worker
 from casehub.bus import Subscription
 from casehub.case import Case
 from casehub.context import CaseContext, Fact
@@ -244,6 +244,7 @@ __all__ = [
     "Fact",
     "FactError",
     "FactHistory",
+    "Faulted",
     "Gate",
     "GateAnswer",
     "GoalExpression",

@@ -67,31 +67,43 @@ class Signal:
 
 
 @dataclass(frozen=True, slots=True)
+class Faulted:
+    """As a trigger: an activation of this binding has ended in a fault, for good."""
+
+    binding: str
+
+
+@dataclass(frozen=True, slots=True)
 class Trigger:
-    """What makes a binding come up, beyond its reads: facts that narrow what counts as a change, and occurrences."""
+    """What makes a binding come up, beyond its reads: facts that narrow what counts as a change, and occurrences.
+
+    `faulted`: bindings, an activation of which has ended in a fault.
+    """
 
     facts: tuple[str, ...] = ()
     events: tuple[type[Event], ...] = ()
     signals: tuple[str, ...] = ()
     times: tuple[Schedule, ...] = ()
+    faulted: tuple[str, ...] = ()
 
     @property
     def occurs(self) -> bool:
-        """Whether it waits for occurrences (events, signals, times) rather than for changes of facts."""
-        return bool(self.events or self.signals or self.times)
+        """Whether it waits for occurrences (events, signals, times, failures) rather than for changes of facts."""
+        return bool(self.events or self.signals or self.times or self.faulted)
 
 
-On = str | type[Event] | Signal | Schedule
-"""What `on=` takes: a fact's name, an event class, the arrival of a signal, or a schedule."""
+On = str | type[Event] | Signal | Schedule | Faulted
+"""What `on=` takes: a fact's name, an event class, the arrival of a signal, a schedule, or the failure of a binding."""
 
 
 def trigger_of(on: On | Sequence[On]) -> Trigger:
     """The trigger that `on=` means. Raises `SettingsError` for what is none."""
-    entries: Sequence[Any] = (on,) if isinstance(on, str | type | Signal | Schedule) else on
+    entries: Sequence[Any] = (on,) if isinstance(on, str | type | Signal | Schedule | Faulted) else on
     facts: list[str] = []
     events: list[type[Event]] = []
     signals: list[str] = []
     times: list[Schedule] = []
+    faulted: list[str] = []
     for entry in entries:
         if isinstance(entry, str):
             facts.append(entry)
@@ -99,13 +111,16 @@ def trigger_of(on: On | Sequence[On]) -> Trigger:
             signals.append(entry.name)
         elif isinstance(entry, Schedule):
             times.append(entry)
+        elif isinstance(entry, Faulted):
+            faulted.append(entry.binding)
         elif isinstance(entry, type) and issubclass(entry, Event):
             events.append(entry)
         else:
             raise SettingsError(
-                f"on={entry!r} is no trigger: give a fact's name, an event class, Signal(name), or a schedule such as every('1h')"
+                f"on={entry!r} is no trigger: give a fact's name, an event class, Signal(name), "
+                "Faulted(binding), or a schedule such as every('1h')"
             )
-    return Trigger(tuple(facts), tuple(events), tuple(signals), tuple(times))
+    return Trigger(tuple(facts), tuple(events), tuple(signals), tuple(times), tuple(faulted))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -161,6 +161,8 @@ def _attempt_finished(state: CaseState, event: Any) -> None:
         activation.end_attempt(event)
         return
     del state.activations[event.activation]
+    if event.then.startswith("fault"):
+        state.occurrences[f"FAULTED:{event.binding}"] = event.version
     firing.end(getattr(event, "message", "") or getattr(event, "reason", ""))
     if isinstance(event, WorkerExecutionCancelled):
         firing.give_back()

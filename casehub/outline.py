@@ -132,7 +132,8 @@ def _binding(structure: Structure, binding: Binding) -> Element:
 def _trigger(on: Trigger) -> list[str] | None:
     events = [f"event {event.name}" for event in on.events]
     signals = [f"signal {name}" for name in on.signals]
-    return [*on.facts, *events, *signals, *(str(each) for each in on.times)] or None
+    faulted = [f"fault of {name}" for name in on.faulted]
+    return [*on.facts, *events, *signals, *(str(each) for each in on.times), *faulted] or None
 
 
 def _stage(stage: Stage) -> Element:

@@ -69,6 +69,7 @@ class Structure:
     awaiting: dict[str, tuple[Binding, ...]]
     triggered: dict[type[Event], tuple[Binding, ...]]
     triggered_by_signal: dict[str, tuple[Binding, ...]]
+    triggered_by_fault: dict[str, tuple[Binding, ...]]
     timed: dict[TimerId, tuple[Binding, Schedule]]
     watched: dict[str, Quarantine]
     asks_people: bool = False
@@ -162,6 +163,7 @@ def structure_of(definition: CaseDefinition, execution: type, view: type) -> tup
         awaiting=_index(named.values(), lambda binding: () if binding.when is None else milestones_in(binding.when)),
         triggered=_index(named.values(), lambda binding: binding.on.events),
         triggered_by_signal=_index(named.values(), lambda binding: binding.on.signals),
+        triggered_by_fault=_index(named.values(), lambda binding: binding.on.faulted),
         watched={w.name: b.policy.quarantine for b in named.values() if b.policy.quarantine for w in b.workers},
         timed={each.timer(b.name): (b, each) for b in named.values() for each in b.on.times},
         asks_people=any(worker.form is not None for binding in bindings for worker in binding.workers),

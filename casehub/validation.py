@@ -5,17 +5,16 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from datetime import datetime
 from difflib import get_close_matches
 from typing import Any
 
 from casehub.definition import CaseDefinition
 from casehub.errors import DefinitionError, Problem, did_you_mean
 from casehub.policies import Refire
-from casehub.schedule import At
 from casehub.sentry import Sentry, milestones_in
 from casehub.stage import cycles
 from casehub.structure import Structure, structure_of
+from casehub.triggers import known_facts, occasions, schedules
 from casehub.values import type_name
 from casehub.view import CaseView, WorkerExecution
 from casehub.wiring import Parameter, Source
@@ -66,7 +65,7 @@ def _facts_that_nobody_brings(structure: Structure) -> Iterator[Problem]:
     """Facts that are read and neither written, nor inputs, nor brought from outside."""
     if not structure.definition.strict:
         return
-    written, known = structure.written(), _known(structure)
+    written, known = structure.written(), known_facts(structure)
     open_inputs = structure.definition.inputs is None
     for binding in structure.bindings.values():
         for worker in binding.workers:
@@ -101,56 +100,17 @@ def _nobody(subject: str, verb: str, name: str, known: Iterable[str]) -> Problem
 
 
 def _triggers(structure: Structure) -> Iterator[Problem]:
-    known = _known(structure)
+    known = known_facts(structure)
     for binding in structure.bindings.values():
         for name in binding.on.facts:
             if name not in known and structure.definition.strict:
                 yield _nobody(f"binding {binding.name!r}", "waits for a change of", name, known)
-        for signal in binding.on.signals:
-            if signal not in structure.definition.signals:
-                yield Problem(
-                    f"binding {binding.name!r}",
-                    f"waits for the signal {signal!r}, which signals= does not declare",
-                    did_you_mean(signal, structure.definition.signals),
-                )
         if not binding.reads and not binding.on.occurs and binding.policy.refire is not Refire.ONCE:
             yield Problem(
                 f"binding {binding.name!r}",
                 "reads no fact and has no trigger, so it fires once, at the start",
                 "say refire='once' if that is meant, or name what it reads",
             )
-
-
-def _schedules(structure: Structure) -> Iterator[Problem]:
-    """Schedules that can never be due, or that are counted from what nobody brings."""
-    known = _known(structure)
-    for binding, schedule in structure.timed.values():
-        subject = f"binding {binding.name!r}"
-        for reason, remedy in schedule.mistakes():
-            yield Problem(subject, reason, remedy)
-        name = schedule.since
-        if not name or (name in structure.milestones and not isinstance(schedule, At)):
-            continue
-        if name not in known:
-            if structure.definition.strict:
-                yield Problem(
-                    subject,
-                    f"'{schedule}' counts from {name!r}, which is no milestone and no fact that anybody brings",
-                    f"{did_you_mean(name, {*known, *structure.milestones})} (or declare it with signals= or external=)",
-                )
-        elif isinstance(schedule, At) and _no_moment(kind := structure.types[name].annotation):
-            yield Problem(
-                subject,
-                f"'{schedule}' takes the moment from fact {name!r}, which is {type_name(kind)}",
-                "make the fact a datetime",
-            )
-
-
-def _no_moment(annotation: Any) -> bool:
-    """Whether facts of a type can be neither a datetime nor text that is one."""
-    return (
-        isinstance(annotation, type) and not issubclass(annotation, datetime | str) and annotation not in (Any, object)
-    )
 
 
 def _goals(structure: Structure) -> Iterator[Problem]:
@@ -161,7 +121,7 @@ def _goals(structure: Structure) -> Iterator[Problem]:
         yield Problem(
             "goal", f"the expression {expression} is empty and would hold at once", "name the goals that it joins"
         )
-    known = _known(structure)
+    known = known_facts(structure)
     for name in dict.fromkeys(expression.goals):
         if name not in structure.goals:
             yield Problem(
@@ -333,10 +293,6 @@ def _sentries(structure: Structure) -> Iterator[tuple[str, Sentry]]:
         yield "done_when", structure.done_when
 
 
-def _known(structure: Structure) -> set[str]:
-    return structure.written() | set(structure.inputs) | set(structure.brought)
-
-
 def _stages(structure: Structure) -> Iterator[Problem]:
     known = {*structure.bindings, *structure.milestones, *structure.stages}
     for stage in structure.stages.values():
@@ -387,7 +343,8 @@ _CHECKS = (
     _duplicate_names,
     _facts_that_nobody_brings,
     _triggers,
-    _schedules,
+    occasions,
+    schedules,
     _goals,
     _types,
     _writers,

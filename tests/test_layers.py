@@ -60,6 +60,7 @@ LAYERS = {
         "casehub.outline",
         "casehub.parking",
         "casehub.query",
+        "casehub.triggers",
         "casehub.validation",
         "casehub.view",
     ),

@@ -102,6 +102,8 @@ class Agenda:
 
     def _settled(self, event: WorkerExecutionFinished | DeadLetterRetried) -> None:
         self._touch(event.binding)
+        for binding in self._structure.triggered_by_fault.get(event.binding, ()):
+            self._dirty[binding.name] = binding
 
     def _status_changed(self, event: CaseStatusChanged) -> None:
         if event.before.active != event.after.active:
@@ -209,7 +211,7 @@ def _changed(state: CaseState, binding: Binding, firing: Firing | None) -> bool:
 
 
 def occurrence(state: CaseState, binding: Binding) -> int:
-    """The version of the latest event, signal or timer that triggers a binding; 0 before the first."""
+    """The version of the latest event, signal, timer or failure that triggers a binding; 0 before the first."""
     on = binding.on
     occurrences = state.occurrences
     latest = 0
@@ -217,6 +219,8 @@ def occurrence(state: CaseState, binding: Binding) -> int:
         latest = max((occurrences.get(name, 0) for name in concrete(on.events)), default=0)
     for signal in on.signals:
         latest = max(latest, occurrences.get(f"SIGNAL_RECEIVED:{signal}", 0))
+    for other in on.faulted:
+        latest = max(latest, occurrences.get(f"FAULTED:{other}", 0))
     return max(latest, occurred(state, binding)) if on.times else latest
 
 

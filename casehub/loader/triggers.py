@@ -1,4 +1,4 @@
-"""Triggers: facts that count as changed, events, signals, and times."""
+"""Triggers: facts that count as changed, events, signals, times, and failures."""
 
 from __future__ import annotations
 
@@ -57,6 +57,7 @@ class TriggerReader:
             tuple(events),
             tuple(section.get("signals", ())),
             tuple(each for each in times if each is not None),
+            tuple(section.get("faulted", ())),
         )
 
     def _event(self, name: Scalar, subject: str) -> type[Event] | None:

@@ -197,6 +197,7 @@ SECTIONS: Final[Mapping[str, Mapping[str, Key]]] = {
         "facts": Key(Takes.NAMES, "The facts whose change counts."),
         "events": Key(Takes.NAMES, "Events that trigger it, such as MILESTONE_REACHED."),
         "signals": Key(Takes.NAMES, "Signals whose arrival triggers it, whatever they bring."),
+        "faulted": Key(Takes.NAMES, "Bindings, the failure of which triggers it."),
     },
     "schedule": _SCHEDULE,
     "milestone": {

@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final, cast
 
-from casehub.binding import Binding, Signal, Trigger, Worker
+from casehub.binding import Binding, Faulted, Signal, Trigger, Worker
 from casehub.definition import CaseDefinition
 from casehub.loader.code import AllowedCode
 from casehub.loader.conditions import ConditionReader, Expressions
@@ -157,7 +157,7 @@ class WorkerReader:
         declare(
             name=worker.name,
             writes=worker.writes if worker.mapping else worker.writes[0] if worker.writes else None,
-            on=[*on.facts, *on.events, *(Signal(name) for name in on.signals), *on.times],
+            on=[*on.facts, *on.events, *map(Signal, on.signals), *on.times, *map(Faulted, on.faulted)],
             capability=section.get("capability", ""),
             each=section.get("each"),
             **options,

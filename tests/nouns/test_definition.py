@@ -143,7 +143,8 @@ def test_options_become_the_bindings_policy() -> None:
 def test_what_is_no_trigger_is_refused(wrong: Any) -> None:
     d = CaseDefinition("d")
     with pytest.raises(
-        SettingsError, match=r"is no trigger: give a fact's name, an event class, Signal\(name\), or a schedule"
+        SettingsError,
+        match=r"is no trigger: give a fact's name, an event class, Signal\(name\), Faulted\(binding\), or a schedule",
     ):
         d.worker(writes="b", on=wrong)(lambda a: a)
 
