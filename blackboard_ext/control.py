@@ -6,6 +6,7 @@ completed, if that is what follows, before the next `select`. It holds nothing a
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Awaitable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -198,6 +199,13 @@ def _check(strategy: object) -> None:
         raise SettingsError(
             f"a {type(strategy).__name__} is no strategy; give it async def select(self, plan, case, eligible)"
         )
+    try:
+        inspect.signature(strategy.select).bind(None, None, None)  # type: ignore[attr-defined]  # found above
+    except TypeError as error:
+        raise SettingsError(
+            f"the select of {type(strategy).__name__} cannot be asked ({error}); "
+            "give it async def select(self, plan, case, eligible)"
+        ) from None
 
 
 def _onto_the_agenda(

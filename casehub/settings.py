@@ -60,7 +60,7 @@ class Settings(BaseSettings):
     loop: Annotated[
         str,
         BeforeValidator(_loops),
-        Field(description="the loop control: module:factory, or name=module:factory, by commas"),
+        Field(description="the loop control or strategy: module:factory, or name=module:factory, by commas"),
     ] = ""
     drain_timeout: Annotated[str, AfterValidator(_span), Field(description="how long a stop waits for workers")] = "30s"
     tenant: Annotated[str, Field(description="whose cases", min_length=1)] = "default"

@@ -42,13 +42,11 @@ def _named(setting: str) -> Iterator[tuple[str, str]]:
 
 
 def loop_of(reference: str) -> LoopControl:
-    """The loop control that `module:factory` makes, or is. Raises `SettingsError` for what is none."""
-    found = _made(reference, "--loop", "a loop control")
-    missing = [name for name in _VERBS if not hasattr(found, name)]
-    if missing:
-        raise SettingsError(f"--loop {reference}: {_described(found, missing)}")
-    control: LoopControl = found
-    return control
+    """The loop control that `module:factory` makes, or is; a planning strategy is put into one.
+
+    Raises `SettingsError` for what is neither.
+    """
+    return _control(reference, "--loop", "a loop control or a planning strategy")
 
 
 def strategy_of(reference: str) -> LoopControl:
@@ -56,14 +54,18 @@ def strategy_of(reference: str) -> LoopControl:
 
     Raises `SettingsError` for what is neither.
     """
-    found = _made(reference, "--strategy", "a planning strategy")
+    return _control(reference, "--strategy", "a planning strategy")
+
+
+def _control(reference: str, option: str, what: str) -> LoopControl:
+    found = _made(reference, option, what)
     if all(hasattr(found, name) for name in _VERBS):
         control: LoopControl = found
         return control
     try:
         return planning(found)
     except SettingsError as error:
-        raise SettingsError(f"--strategy {reference}: {error}") from None
+        raise SettingsError(f"{option} {reference}: {error}") from None
 
 
 def _made(reference: str, option: str, what: str) -> Any:
@@ -78,13 +80,3 @@ def _made(reference: str, option: str, what: str) -> Any:
             f"{option} {reference}: making it raised {type(error).__name__}: {error}; "
             f"name something that takes no arguments and gives {what}"
         ) from error
-
-
-def _described(found: Any, missing: list[str]) -> str:
-    kind = type(found).__name__
-    if callable(getattr(found, "select", None)):
-        return (
-            f"{kind} lacks {', '.join(missing)} of a loop control; "
-            f"if it is a planning strategy, name a function that gives PlanningStrategyLoopControl({kind}(...))"
-        )
-    return f"it is a {kind} and no loop control; name a function that gives one, such as a PlanningStrategyLoopControl"

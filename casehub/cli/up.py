@@ -71,7 +71,7 @@ async def up(
     loop: Annotated[
         list[str] | None,
         Parameter(
-            help="The loop control, module:factory; or that of one definition, NAME=module:factory. Can be given several "
+            help="The loop control or strategy, module:factory; or that of one definition, NAME=module:factory. Can be given several "
             "times. [env: CASEHUB_LOOP; default: choreography]"
         ),
     ] = None,

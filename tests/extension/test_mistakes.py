@@ -40,6 +40,11 @@ def two() -> CaseDefinition:
     return d
 
 
+class Narrow:
+    async def select(self, case: CaseView, eligible: Sequence[Binding]) -> Answer:
+        return eligible
+
+
 class NoStrategy:
     async def choose(self, plan: CasePlanModel, case: CaseView, eligible: Sequence[Binding]) -> Answer:
         return eligible
@@ -50,6 +55,7 @@ class NoStrategy:
     [
         (lambda: PlanningStrategyLoopControl(OneAtATime), r"give it a strategy, not its class: OneAtATime\(\)"),
         (lambda: PlanningStrategyLoopControl(NoStrategy()), "a NoStrategy is no strategy; give it async def select"),
+        (lambda: PlanningStrategyLoopControl(Narrow()), r"the select of Narrow cannot be asked .*select\(self, plan, case"),  # type: ignore[arg-type]  # on purpose
         (lambda: PlanningStrategyLoopControl(lambda plan, case, eligible: eligible), "a function is no strategy"),
         (lambda: PlanningStrategyLoopControl(OneAtATime(), deadline="soon"), "'soon'"),
         (lambda: PlanningStrategyLoopControl(OneAtATime(), deadline="0s"), "more than nothing"),
