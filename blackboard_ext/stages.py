@@ -17,7 +17,7 @@ from blackboard_ext.plan import PlanState, StageStatus
 from casehub.envelope import Event
 from casehub.events import WorkerExecutionCancelled
 from casehub.lifecycle import MilestoneStatus
-from casehub.sentry import StateFacts
+from casehub.sentry import StateFacts, unmet
 from casehub.stage import Stage, StageFault
 from casehub.state import CaseState
 from casehub.structure import Structure
@@ -81,6 +81,8 @@ def inactive(state: CaseState, structure: Structure, plan: PlanState, binding: s
         remedy = "; resume it"
     elif stage.manual and may_enter(state, structure, plan, stage):
         remedy = ", and waits for somebody to activate it"
+    elif status is StageStatus.PENDING and stage.entry is not None:
+        remedy = f", as its entry criterion {unmet(stage.entry, StateFacts(state))}"
     return f"its stage {name!r} is {status}{remedy}"
 
 

@@ -23,6 +23,7 @@ from blackboard_ext.stages import end, held_by, may_enter, suspended
 from casehub.envelope import Event
 from casehub.errors import IllegalTransitionError, InputRefusedError, did_you_mean
 from casehub.inputs import SteerStage
+from casehub.sentry import StateFacts, unmet
 from casehub.stage import Stage, StageVerb
 from casehub.state import CaseState
 from casehub.structure import Structure
@@ -72,8 +73,8 @@ def _forbidden(state: CaseState, structure: Structure, plan: PlanState, stage: S
         parent = held_by(structure, plan, stage.name)
         if parent is not None:
             return f"it lies in {parent!r}, which is {plan.stage(parent)}; {_REMEDIES[plan.stage(parent)]}"
-        if not may_enter(state, structure, plan, stage):
-            return f"its entry criterion {stage.entry} does not hold; bring that about"
+        if stage.entry is not None and not may_enter(state, structure, plan, stage):
+            return f"its entry criterion {unmet(stage.entry, StateFacts(state))}; bring that about"
     if verb is StageVerb.COMPLETE:
         parent = suspended(structure, plan, stage.name)
         if parent is not None:

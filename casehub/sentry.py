@@ -311,6 +311,14 @@ def as_sentry(guard: Guard, namespace: Mapping[str, Any] | None = None) -> Sentr
     return Predicate(guard, signature_of(guard, namespace)[0])
 
 
+def unmet(sentry: Sentry, facts: Facts) -> str:
+    """In words, that a condition does not hold; with the facts that are not there and of which it does not say so itself."""
+    missing = sorted(name for name in sentry.reads - sentry.facts if not facts.visible(name))
+    if not missing:
+        return f"{sentry} does not hold"
+    return f"{sentry} does not hold; not there: {', '.join(map(repr, missing))}"
+
+
 def milestones_in(sentry: Sentry) -> frozenset[str]:
     """The milestones that a condition waits for."""
     match sentry:

@@ -33,7 +33,7 @@ from casehub.explanation import Explanation, Verdict
 from casehub.lifecycle import ActivationStatus, CaseStatus
 from casehub.policies import Refire
 from casehub.query import concrete
-from casehub.sentry import Sentry, StateFacts
+from casehub.sentry import Sentry, StateFacts, unmet
 from casehub.spi import LoopControl
 from casehub.state import CaseState
 from casehub.structure import Structure
@@ -271,7 +271,7 @@ def explain(state: CaseState, structure: Structure, loop: LoopControl, binding: 
         missing = [fact for fact in binding.requires if not facts.visible(fact)]
         return said(verdict, f"needs {', '.join(_source(structure, state, fact) for fact in missing)}", missing)
     if verdict is Verdict.GUARD_FALSE and binding.when is not None:
-        return said(verdict, f"its guard {binding.when} does not hold", sorted(binding.when.reads))
+        return said(verdict, f"its guard {unmet(binding.when, StateFacts(state))}", sorted(binding.when.reads))
     if verdict is Verdict.UNCHANGED and (awaited := upcoming(state, structure, loop, binding)):
         return said(verdict, awaited)
     if verdict is Verdict.UNCHANGED:

@@ -11,6 +11,7 @@ from casehub.engine.staging import stages_wait
 from casehub.events import CaseCompleted, CaseStalled, CaseStatusChanged, Event, MilestoneSlaViolated
 from casehub.explanation import Explanation, Verdict
 from casehub.lifecycle import CaseStatus
+from casehub.sentry import StateFacts, unmet
 from casehub.spi import LoopControl
 from casehub.state import CaseState
 from casehub.structure import Structure
@@ -84,4 +85,4 @@ def _reasons(state: CaseState, structure: Structure, explained: Callable[[Bindin
             yield str(said)
     for goal in structure.goals.values():
         if not goal.failure and goal.name not in state.goals:
-            yield f"goal {goal.name} is not reached: {goal.when} does not hold"
+            yield f"goal {goal.name} is not reached: {unmet(goal.when, StateFacts(state))}"

@@ -95,6 +95,17 @@ def test_guard_false_shows_the_guard_and_the_values_it_reads() -> None:
     assert said.facts == {"hold": "wait"}
 
 
+def test_a_guard_that_is_a_function_says_which_of_its_facts_are_not_there() -> None:
+    def enough(a: int, hold: int) -> bool:
+        return a > hold
+
+    core = explained(when=enough)
+    core.start(a=1)
+    assert core.why("work").text == "its guard enough(a, hold) does not hold; not there: 'hold'"
+    core.signal(hold=2)
+    assert core.why("work").text == "its guard enough(a, hold) does not hold"
+
+
 def test_unchanged_shows_the_facts_it_has_run_on() -> None:
     core = explained()
     core.start(a=1)

@@ -120,7 +120,9 @@ async def test_a_manual_stage_stays_pending_until_somebody_activates_it() -> Non
     d.stage("s", works(d, "work"), entry=present("go"), manual=True)
     async with CaseTestKit(d, loop=loop()) as kit:
         case = await kit.start(d, x=1)
-        assert str((await case.explain("work"))[0]) == "work: STAGE_INACTIVE - its stage 's' is PENDING"
+        assert str((await case.explain("work"))[0]) == (
+            "work: STAGE_INACTIVE - its stage 's' is PENDING, as its entry criterion present('go') does not hold"
+        )
         with pytest.raises(IllegalTransitionError, match=r"its entry criterion present\('go'\) does not hold; bring"):
             await case.stage("s").activate()
         assert not (await plan(case)).stages["s"].enabled
