@@ -10,7 +10,7 @@ from typing import Any, cast, get_args, get_origin
 from casehub.binding import Worker
 from casehub.errors import FactError
 from casehub.gate import Gate, Planned
-from casehub.humantask import form_of
+from casehub.humantask import HumanTask, form_of
 from casehub.subcase import SubCase
 from casehub.values import FactType, snake_case, type_name, without_none
 from casehub.wiring import Parameter, Source, WiringError, signature_of
@@ -50,6 +50,11 @@ def declared(
         returned = form.annotation
     elif cases is not None:
         returned = Any
+    elif HumanTask in (returned, get_origin(returned)):
+        raise WiringError(
+            "returns a HumanTask, which asks nobody when a worker returns it",
+            "declare it with human_task instead of worker",
+        )
     performer, returned = _performed(returned, gate, namespace)
     mapping = not people and _is_mapping(without_none(returned))
     unsaid = False

@@ -333,7 +333,8 @@ def unworked_stages(structure: Structure, loop: str) -> Problem:
     return Problem(
         f"stage {next(iter(structure.stages))!r}",
         f"needs a loop control that works stages, and {loop} works none",
-        "give CaseHub a PlanningStrategyLoopControl as loop=",
+        "give CaseHub a PlanningStrategyLoopControl as loop=, or the command a strategy: --loop "
+        "blackboard_ext.strategies:EverythingEligible",
     )
 
 

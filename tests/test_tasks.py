@@ -330,7 +330,13 @@ def test_a_human_task_that_can_never_work_is_refused_when_the_hub_is_made() -> N
         def ask_more(name: str) -> HumanTask[CaseHub]:
             return HumanTask(name, CaseHub)
 
+    def by_a_worker(d: CaseDefinition) -> None:
+        @d.worker(writes="form")
+        def ask(name: str) -> HumanTask[int]:
+            return HumanTask(name, int)
+
     assert "annotate it with HumanTask[Form]" in problems_of(no_annotation)
+    assert "returns a HumanTask, which asks nobody" in problems_of(by_a_worker)
     assert "is async, and it is called while the case is decided" in problems_of(awaits)
     assert "the form of ask_more: type CaseHub cannot be stored" in problems_of(no_schema)
 

@@ -85,7 +85,9 @@ async def resume(
             await at.hub.drain("0s")
             count = await at.hub.brake.release(name, worker=worker, by=session.by, reason=reason)
     session.printer.say(
-        f"worker {worker} is resumed; {count} cases held it" if worker else f"brake off {_words(name)}; {count} resumed"
+        f"worker {worker} is resumed; cases that were told not to run it: {count}"
+        if worker
+        else f"brake off {_words(name)}; {count} resumed"
     )
 
 

@@ -124,7 +124,7 @@ async def _wait(at: Desk, case: Case | RemoteCase, limit: timedelta | None, *, t
         with progress(f"case {case.id}: working" if not at.remote else f"case {case.id}: waiting for it"):
             await case.quiescent(limit)
             if to_end and await case.status() is CaseStatus.WAITING:
-                note(f"case {case.id} waits; signal it with '{at.session.hint(f'case signal {case.id} NAME=VALUE')}'")
+                note(f"case {case.id} waits: '{at.session.hint(await _look(at, case))}' says for what")
             if to_end:
                 rest = None if limit is None else limit - timedelta(seconds=time.monotonic() - began)
                 await case.completed(None if rest is None else max(rest, timedelta(0)))
@@ -136,6 +136,12 @@ async def _wait(at: Desk, case: Case | RemoteCase, limit: timedelta | None, *, t
         ) from None
     except CaseOutcomeError:
         pass  # it is shown first
+
+
+async def _look(at: Desk, case: Case | RemoteCase) -> str:
+    """The command that says what a case waits for: a task for people, or what its bindings lack."""
+    task = next(iter((await at.record(case.id)).state.tasks.open), None)
+    return f"case explain {case.id}" if task is None else f"task show {task}"
 
 
 async def _step_through(at: Desk, case: Case | RemoteCase) -> None:

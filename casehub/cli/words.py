@@ -110,6 +110,10 @@ def answer_of(fields: Sequence[str], data: str | None, value: str | None) -> Any
         raise SettingsError("an answer is name=value words, or --data FILE, or --value; give one of them")
     if value is not None:
         return _value(value, "--value")
+    if len(fields) == 1 and "=" not in fields[0]:
+        raise SettingsError(
+            f"field {fields[0]!r}: write name=value, such as approved=true; to a form without fields, --value {fields[0]!r}"
+        )
     return facts_of(fields, "field") if data is None else data_of(data)
 
 

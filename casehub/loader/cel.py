@@ -219,6 +219,15 @@ def _widening(message: str, text: str) -> int | None:
     return None
 
 
+def _no_function(name: str) -> tuple[str, str]:
+    if name in ("present", "absent"):
+        return (
+            f"asks {name}(...) for something that is no fact",
+            f"write the name of a fact without quotes: {name}(name)",
+        )
+    return f"calls {name!r}, which is no function", instead(name, FUNCTIONS)
+
+
 def _told(
     message: str, source: str, text: str, added: Sequence[int], facts: Mapping[str, Any]
 ) -> Iterator[tuple[int, int, str, str]]:
@@ -235,8 +244,7 @@ def _told(
                 if token.text == match[1] and after == "(":
                     yield (
                         *_place(source, token.start),
-                        f"calls {name!r}, which is no function",
-                        instead(name, FUNCTIONS),
+                        *_no_function(name),
                     )
                     break
                 if token.text == name and before != ".":

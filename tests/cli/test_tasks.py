@@ -101,6 +101,16 @@ def test_a_task_is_answered_from_a_file_and_declined(program: Program) -> None:
         assert does(program, "complete", *words).code == 2
 
 
+def test_who_waits_for_the_end_of_a_case_is_told_of_the_task_that_it_waits_for(program: Program) -> None:
+    words = ("loan", "applicant=Ada", "--id", "w", "--wait", "--timeout", "1s")
+    assert "'casehub task show w/approve/1' says for what" in program.inside("case", "start", *words, *LOAN).err
+
+
+def test_an_answer_that_is_no_field_says_how_to_answer_a_form_without_fields(program: Program) -> None:
+    done = does(program, "complete", "true")
+    assert (done.code, "to a form without fields, --value 'true'" in done.err) == (2, True), done.err
+
+
 def test_without_a_worker_process_and_a_definition_it_says_what_to_do(program: Program) -> None:
     started(program)
     program.forget()

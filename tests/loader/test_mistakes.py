@@ -85,6 +85,7 @@ MISTAKES: dict[str, tuple[str, str, str]] = {
     "an expression that ends too early": (GOOD + "done_when: amount >^", "ends too early", "complete it"),
     "a jq expression": (GOOD + "done_when: ^.amount != null", "begins with a dot, as jq does", "name the fact without a dot"),
     "a function that is none": (GOOD + "done_when: ^lenght(applicant.name) > 3", "calls 'lenght', which is no function", "one of: present"),
+    "a fact in quotes": (GOOD + "done_when: ^present('rating')", "asks present(...) for something that is no fact", "without quotes"),
     "text that is meant as text": (GOOD.replace("amount / 1000", "^high"), "names 'high', which is no fact", "for the text write '\"high\"'"),
     "a boolean for a condition": (GOOD + "done_when: ^true", "is the boolean true, and an expression was expected", "amount > 1000"),
     "a list for a condition": (GOOD + "done_when: ^[amount > 3]", "is a list, and a condition was expected", "write all: or any:"),
