@@ -12,6 +12,7 @@ Pure, from the input to what follows from it:
     unfault       a case that has faulted, and goes on
     completions   what a worker's result writes
     results       what a worker's value is to become, and how sure it is
+    attempts      which activations have their next attempt now
     failures      what is said of an attempt that ends badly, and what follows
     people        what people do about their tasks, and what follows from that
     brake         cases in which nothing new starts

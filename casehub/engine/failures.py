@@ -8,6 +8,7 @@ from typing import Any
 
 from casehub.activation import Activation
 from casehub.binding import Binding, Worker
+from casehub.engine.attempts import next_attempt
 from casehub.engine.quarantine import suspended
 from casehub.errors import Declined, Permanent
 from casehub.events import (
@@ -17,7 +18,6 @@ from casehub.events import (
     WorkerExecutionDeclined,
     WorkerExecutionExpired,
     WorkerExecutionFailed,
-    WorkerExecutionStarted,
 )
 from casehub.inputs import Returned
 from casehub.policies import OnOutcome
@@ -67,9 +67,7 @@ def failed(
         due = input.at + retry.delay(activation.attempt - activation.interruptions, chance)
         yield TimerSet(timer=TimerId(f"retry:{activation.id}"), due=due)
     elif other is not None and state.status.active:
-        yield WorkerExecutionStarted(
-            binding=activation.binding, activation=activation.id, worker=other.name, attempt=input.attempt + 1
-        )
+        yield next_attempt(activation, other.name)
 
 
 def _then(

@@ -16,13 +16,14 @@ from casehub.actions import ActionApproved, ActionHeld, ActionPlanned, ActionRej
 from casehub.activation import Activation
 from casehub.binding import Binding, Worker
 from casehub.durations import duration
+from casehub.engine.attempts import next_attempt
 from casehub.engine.failures import failed, message_of
 from casehub.engine.intake import Intake
 from casehub.engine.people import asked_of
 from casehub.engine.quarantine import suspended
 from casehub.engine.timers import TimerWheel
 from casehub.errors import Declined, Permanent
-from casehub.events import Event, WorkerExecutionStarted
+from casehub.events import Event
 from casehub.gate import ANSWER, Gate, Planned
 from casehub.inputs import Returned
 from casehub.state import CaseState
@@ -129,7 +130,7 @@ def _approved(state: CaseState, activation: Activation, by: str) -> Iterator[Eve
     action = activation.action
     yield ActionApproved(approved_by=tuple(action.approved_by) if action is not None else (), **about)
     if state.status.active and not suspended(state, activation.worker):  # else it starts when that is resumed
-        yield WorkerExecutionStarted(worker=activation.worker, attempt=activation.attempt + 1, **about)
+        yield next_attempt(activation, by=by)
 
 
 def decide(state: CaseState, structure: Structure, event: HumanTaskEnded) -> Iterable[Event]:

@@ -13,10 +13,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from casehub.activation import Activation
+from casehub.engine.attempts import start_pending
 from casehub.engine.completions import completed, equal, visible
 from casehub.engine.failures import failed
 from casehub.engine.letters import discarded, retried
-from casehub.engine.quarantine import held, quarantined, released, suspended
+from casehub.engine.quarantine import held, quarantined, released
 from casehub.engine.timekeeping import strike
 from casehub.errors import CaseEndedError, InputRefusedError
 from casehub.events import (
@@ -28,7 +29,6 @@ from casehub.events import (
     Event,
     SignalReceived,
     WorkerExecutionInterrupted,
-    WorkerExecutionStarted,
     WorkerResultDropped,
 )
 from casehub.inputs import (
@@ -174,36 +174,13 @@ class Intake:
                     parked=only is not None,
                 )
         if state.status.active:
-            yield from self._start_pending()
+            yield from start_pending(state, self.structure)
 
     def resume(self, input: Resume) -> Iterator[Event]:
         state = self.state
         check_case(state.id, "be resumed", state.status, CaseStatus.RUNNING, (CaseStatus.SUSPENDED,))
         yield CaseStatusChanged(before=CaseStatus.SUSPENDED, after=CaseStatus.RUNNING, reason=input.reason, by=input.by)
-        yield from self._start_pending()
-
-    def _start_pending(self) -> Iterator[Event]:
-        """Start the next attempt of every activation that neither runs nor waits for its timer."""
-        for activation in list(self.state.activations.values()):
-            if activation.status is ActivationStatus.PENDING and f"retry:{activation.id}" not in self.state.timers:
-                worker = self._next_worker(activation)
-                if suspended(self.state, worker):
-                    continue
-                yield WorkerExecutionStarted(
-                    binding=activation.binding,
-                    activation=activation.id,
-                    worker=worker,
-                    attempt=activation.attempt + 1,
-                )
-
-    def _next_worker(self, activation: Activation) -> str:
-        """The worker of the next attempt: another one where the last has been left out."""
-        left_out = self.state.firings[activation.binding].excluded
-        if activation.worker in left_out:
-            for worker in self.structure.bindings[activation.binding].workers:
-                if worker.name not in left_out:
-                    return worker.name
-        return activation.worker
+        yield from start_pending(state, self.structure)
 
     # ---- what is there already
 

@@ -22,15 +22,12 @@ from casehub.events import (
     TimerCancelled,
     TimerId,
     TimerSet,
-    WorkerExecutionStarted,
     WorkerQuarantined,
     WorkerReleased,
 )
 from casehub.inputs import Hold, HoldWorkers, ReleaseWorker
-from casehub.lifecycle import ActivationStatus
 from casehub.policies import Quarantine
 from casehub.state import CaseState
-from casehub.structure import Structure
 
 log = structlog.get_logger("casehub.engine")
 
@@ -115,19 +112,6 @@ def locked(state: CaseState, binding: Binding) -> str | None:
 def suspended(state: CaseState, worker: str) -> bool:
     """Whether somebody has suspended a worker: no attempt of it starts, not even one of an activation under way."""
     return worker in state.quarantined and state.quarantined[worker] is None
-
-
-def take_up_again(state: CaseState, structure: Structure, event: WorkerReleased) -> Iterator[Event]:
-    """The attempts whose time came while their worker was suspended."""
-    for activation in list(state.activations.values()):
-        waits = activation.status is ActivationStatus.PENDING and f"retry:{activation.id}" not in state.timers
-        if waits and activation.worker == event.worker and state.status.active:
-            yield WorkerExecutionStarted(
-                binding=activation.binding,
-                activation=activation.id,
-                worker=activation.worker,
-                attempt=activation.attempt + 1,
-            )
 
 
 def _timer(worker: str) -> TimerId:

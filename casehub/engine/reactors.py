@@ -9,10 +9,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any, TypeVar
 
 from casehub.engine.agenda import holds, touched
+from casehub.engine.attempts import take_up_again, try_again
 from casehub.engine.children import expire_children, release_children, start_children
 from casehub.engine.gates import decide
 from casehub.engine.people import clear_timers, close_tasks, delegate, set_timers
-from casehub.engine.quarantine import come_to_its_end, suspended, take_up_again
+from casehub.engine.quarantine import come_to_its_end
 from casehub.envelope import subtypes
 from casehub.events import (
     ContextChanged,
@@ -30,7 +31,7 @@ from casehub.events import (
     WorkerReleased,
 )
 from casehub.goals import Goal, Milestone
-from casehub.lifecycle import ActivationStatus, MilestoneStatus, SlaStatus
+from casehub.lifecycle import MilestoneStatus, SlaStatus
 from casehub.state import CaseState
 from casehub.structure import Structure
 from casehub.task_events import HumanTaskCreated, HumanTaskEnded
@@ -100,16 +101,7 @@ def take_timer(state: CaseState, structure: Structure, event: TimerFired) -> Ite
     elif purpose == "quarantine":
         yield from come_to_its_end(state, event.timer)
     elif purpose == "retry" and state.status.active:
-        for activation in state.activations.values():
-            pending = activation.id == name and activation.status is ActivationStatus.PENDING
-            if pending and not suspended(state, activation.worker):
-                yield WorkerExecutionStarted(
-                    binding=activation.binding,
-                    activation=activation.id,
-                    worker=activation.worker,
-                    attempt=activation.attempt + 1,
-                    by=f"timer:{event.timer}",
-                )
+        yield from try_again(state, event, name)
 
 
 def _activate(state: CaseState, milestone: Milestone) -> Iterator[Event]:
