@@ -108,6 +108,8 @@ async def played(*crashes: int) -> dict[str, list[Event]]:
 
 PLACES = ("attempt", "stamps", "occurrence")
 """Fields that say where in its log something is."""
+CALLS = "calls"
+"""Charges that a restart adds to: what it runs again is called again."""
 PASSES = (STEPS[2], STEPS[4])
 """Time that has passed does not pass again."""
 
@@ -128,6 +130,8 @@ def told_of(event: Event) -> list[Any]:
         return []
     whole = as_dict(event)
     body = {name: value for name, value in whole["body"].items() if name not in PLACES}
+    if body.get("charges"):
+        body["charges"] = {unit: amount for unit, amount in body["charges"].items() if unit != CALLS}
     if event.name == "WORKER_EXECUTION_STARTED" and whole["body"]["attempt"] > 1:
         return []  # there is no other retry in the story
     return [(event.name, event.by, event.at, body)]
