@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from casehub.activation import Activation
 from casehub.binding import Binding
+from casehub.engine.attempts import next_attempt
 from casehub.engine.intake import Intake
 from casehub.engine.letters import check_letter
 from casehub.errors import IllegalTransitionError, InputRefusedError, did_you_mean
@@ -16,7 +17,6 @@ from casehub.events import (
     TimerCancelled,
     TimerId,
     WorkerExecutionRerouted,
-    WorkerExecutionStarted,
 )
 from casehub.inputs import Reroute
 from casehub.policies import OnOutcome
@@ -66,14 +66,9 @@ def rerouted(intake: Intake, input: Reroute) -> Iterator[Event]:
         reason=input.reason,
         by=input.by,
     )
-    yield WorkerExecutionStarted(
-        binding=binding.name,
-        activation=activation.id,
-        worker=input.to,
-        attempt=activation.attempt + 1,
-        by=input.by,
-        cause=state.version,
-    )
+    started = next_attempt(activation, input.to, input.by)
+    started.cause = state.version
+    yield started
 
 
 def _check_worker(state: CaseState, binding: Binding, to: str, activation: Activation | None) -> None:
