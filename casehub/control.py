@@ -195,6 +195,11 @@ class ControlClient:
         """End a quarantine, as `hub.quarantine.release` does."""
         await self._ask("release_worker", definition=definition, worker=worker, by=by, reason=reason)
 
+    async def migrate(self, definition: str) -> Sequence[Mapping[str, Any]]:
+        """Let open cases adopt the definition, as `hub.migrate` does."""
+        found: Sequence[Mapping[str, Any]] = await self._ask("migrate", definition=definition)
+        return found
+
     async def info(self) -> Mapping[str, Any]:
         """What the process is doing: `working`, `parked` (case to reason), `draining`."""
         found: Mapping[str, Any] = await self._ask("info")

@@ -62,6 +62,7 @@ class Verbs:
                 "explain",
                 "info",
                 "kill",
+                "migrate",
                 "plan",
                 "quiescent",
                 "pull_brake",
@@ -170,6 +171,9 @@ class Verbs:
 
     async def release_worker(self, definition: str, worker: str, by: str = "user", reason: str = "") -> None:
         await self._hub.quarantine.release(definition, worker, by=by, reason=reason)
+
+    async def migrate(self, definition: str) -> Sequence[Mapping[str, Any]]:
+        return [asdict(each) for each in await self._hub.migrate(definition)]
 
     async def discard_letter(self, letter: str, by: str = "user", reason: str = "") -> None:
         await self._hub.dead_letters.discard(letter, by=by, reason=reason)

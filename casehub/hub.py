@@ -39,6 +39,7 @@ from casehub.lifecycle import CaseStatus
 from casehub.lookup import clock_of, store_of
 from casehub.loops import Loops, loops_of
 from casehub.metrics import observe
+from casehub.migration import Migration, migrate
 from casehub.quarantines import Quarantines
 from casehub.query import CaseQuery, CaseSummary, EventLog, check_kinds
 from casehub.residents import Residents
@@ -293,6 +294,10 @@ class CaseHub:
     def quarantine(self) -> Quarantines:
         """Workers that keep failing and are left alone: to look at, and to release."""
         return Quarantines(self)
+
+    async def migrate(self, definition: CaseDefinition | str, *, dry_run: bool = False) -> Sequence[Migration]:
+        """The open cases of another version, which adopt this one where they can; `dry_run`: only say so."""
+        return await migrate(self, self._structure(definition), dry_run=dry_run)
 
     @property
     def log(self) -> EventLog:

@@ -88,6 +88,7 @@ LAYERS = {
         "casehub.lookup",
         "casehub.loops",
         "casehub.metrics",
+        "casehub.migration",
         "casehub.patience",
         "casehub.quarantines",
         "casehub.record",

@@ -49,7 +49,7 @@ events = App(
 )
 definitions = App(
     name="def",
-    help="Look at definitions: validate, show, draw, compare, rehearse them.",
+    help="Look at definitions: validate, show, draw, compare, rehearse, migrate them.",
     help_epilogue="Each has its own --help, with examples.",
     sort_key=2,
 )
@@ -217,6 +217,12 @@ for _place, (_name, _about) in enumerate(
     }.items()
 ):
     definitions.command(f"casehub.cli.definitions:{_name}_app", name=_name, help=_about, sort_key=_place)
+definitions.command(
+    "casehub.cli.migrating:migrate_app",
+    name="migrate",
+    help="Let open cases adopt the definition that there is now.",
+    sort_key=9,
+)
 
 if is_there("casehub.cli.logs"):
     events.command(

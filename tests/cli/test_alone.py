@@ -262,6 +262,8 @@ def test_the_doctor_says_what_would_be_parked(program: Program) -> None:
         assert result.code == 1
         faults = [check for check in result.json["items"] if check["level"] == "fault"]
         assert [(each["subject"], each["text"]) for each in faults] == [("parked case", f"h: {reason}")]
+    refused = program.inside("def", "migrate", "held", "--app", "stories:held_anew", "--dry-run", "-o", "json")
+    assert (refused.code, refused.json["items"][0]["refused"]) == (1, reason)
 
 
 WRONG = [

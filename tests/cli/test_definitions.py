@@ -236,3 +236,33 @@ cases:
 """)
     result = loan.inside("def", "test", "claim.test.yaml")
     assert result.code == 0, result.out + result.err
+
+
+def test_open_cases_are_migrated_with_and_without_a_worker_process_and_a_dry_run_only_says_so(program: Program) -> None:
+    (program.folder / "versions.py").write_text(
+        "from casehub import CaseDefinition\n"
+        "def made(name):\n"
+        "    d = CaseDefinition('claim', goal='risk', signals={'amount': int})\n"
+        "    @d.worker(name=name, writes='risk')\n"
+        "    async def assess(amount: int) -> int:\n"
+        "        return amount\n"
+        "    return d\n"
+        "old, new = made('assess'), made('judge')\n"
+    )
+    for id in ("a", "b"):
+        program.inside("case", "start", "claim", "--id", id, "--app", "versions:old")
+    dry = program.inside("def", "migrate", "claim", "--app", "versions:new", "--dry-run", "-o", "json")
+    assert dry.code == 0, dry.err
+    assert [each["case"] for each in dry.json["items"]] == ["b", "a"]
+    assert "DEFINITION_ADOPTED" not in program.inside("events", "list").out
+    done = program.inside("def", "migrate", "claim", "--app", "versions:new")
+    assert done.code == 0, done.err
+    assert program.inside("events", "list").out.count("DEFINITION_ADOPTED") == 2
+    with program.up("versions:old"):
+        assert [each["case"] for each in program.inside("def", "migrate", "claim", "-o", "json").json["items"]] == [
+            "b",
+            "a",
+        ]
+        again = program.inside("def", "migrate", "claim")
+        assert "every open case of claim has this version" in again.out + again.err
+    assert "did you mean 'claim'?" in program.inside("def", "migrate", "clam", "--app", "versions:new", "--dry-run").err

@@ -1,0 +1,75 @@
+"""`def migrate`: open cases go on under the definition that there is now."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Annotated, Any
+
+from cyclopts import App, Parameter
+
+from casehub.cli.application import definitions_of
+from casehub.cli.desk import desk
+from casehub.cli.options import Acting, Session
+from casehub.control import ControlClient
+from casehub.errors import SettingsError, UnknownNameError, did_you_mean
+from casehub.migration import migrations
+from casehub.problems import Exit
+from casehub.validation import build
+
+migrate_app = App(
+    name="migrate",
+    help_epilogue="""A case can go on where everything that it has in flight is there still. Its
+milestones, goals and stages are tested anew. 'casehub up' does the same with
+each case that it loads. Ends with 1 when a case is refused.
+
+Examples:
+  casehub def migrate claim --app examples.claim:claim --dry-run
+  casehub def migrate claim""",
+)
+
+
+@migrate_app.default
+async def migrate(
+    name: Annotated[str, Parameter(name="NAME", help="The definition.")],
+    /,
+    *,
+    dry_run: Annotated[bool, Parameter(help="Only say which cases would, and which are refused.")] = False,
+    common: Acting | None = None,
+) -> int:
+    """Let open cases adopt the definition that there is now."""
+    session = Session(common)
+    found = await (_would(session, name) if dry_run else _do(session, name))
+    session.printer.items(
+        found,
+        ("", "case", "version", "becomes", "reason"),
+        lambda item: (
+            "fault" if item["refused"] else "ok",
+            item["case"],
+            item["before"],
+            item["after"],
+            item["refused"],
+        ),
+        empty=f"every open case of {name} has this version",
+    )
+    return Exit.FAILED if any(item["refused"] for item in found) else Exit.OK
+
+
+async def _would(session: Session, name: str) -> Sequence[Mapping[str, Any]]:
+    """Read the file, and look at the definition that the settings name, whatever a worker process has."""
+    worked = session.worked
+    if not worked.app:
+        raise SettingsError("which definition is meant is not known; give it with --app")
+    known = {each.name: each for each in definitions_of(worked.app, worked.allow_code)}
+    if name not in known:
+        raise UnknownNameError(f"{worked.app} has no definition {name!r}; {did_you_mean(name, known)}")
+    async with session.reading() as store:
+        return [asdict(each) async for each in migrations(store, session.settings.tenant, build(known[name]))]
+
+
+async def _do(session: Session, name: str) -> Sequence[Mapping[str, Any]]:
+    async with desk(session) as at:
+        if isinstance(at.hub, ControlClient):
+            return await at.hub.migrate(name)
+        await at.hub.drain("0s")  # the cases are not worked here
+        return [asdict(each) for each in await at.hub.migrate(name)]
