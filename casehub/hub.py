@@ -164,7 +164,6 @@ class CaseHub:
         runtime.draining = True
         residents.call_off()
         runtime.bus.close()
-        lost = residents.open_cases() if isinstance(self.store, Volatile) else ()
         cancelled: asyncio.CancelledError | None = None
         try:
             if error is None:
@@ -173,6 +172,8 @@ class CaseHub:
                         await subscriber.ended.wait()
         except asyncio.CancelledError as late:
             kind, error, trace = type(late), (cancelled := late), late.__traceback__
+        # Counted once it has been handed on what ended: sub-cases are called off by then.
+        lost = residents.open_cases() if isinstance(self.store, Volatile) else ()
         if group is not None:
             group.cancel_scope.cancel()
         # What the block raised is its own and passes by the task group; only a cancellation has to go through it.

@@ -131,6 +131,27 @@ async def test_leaving_with_nothing_open_does_not_warn() -> None:
             await (await hub.start(claim, document="Ada")).completed()
 
 
+async def test_a_sub_case_that_its_parent_has_called_off_is_not_warned_of() -> None:
+    child = waiting()
+    d = CaseDefinition("parent", goal="b", signals=["more"])
+
+    @d.sub_case(child, name="ask", writes="answer", takes="go")
+    def ask(a: int) -> dict[str, int]:
+        return {}
+
+    @d.worker(writes="b")
+    async def decide(more: int) -> int:
+        return more
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        async with CaseHub(d) as hub:
+            case = await hub.start(d, a=1)
+            await case.quiescent()
+            await case.signal(more=1)
+            await case.completed()
+
+
 async def test_a_warning_that_is_an_error_leaves_nothing_behind_either() -> None:
     definition = hanging()
     before = asyncio.all_tasks()
