@@ -12,7 +12,7 @@ from pathlib import Path
 
 import structlog
 
-from benchmarks import w1_bus, w2_quiescence, w3_durable, w4_agenda, w5_log, w6_signals, w8_replay
+from benchmarks import w1_bus, w2_quiescence, w3_durable, w3_postgres, w4_agenda, w5_log, w6_signals, w8_replay
 from benchmarks.measure import FULL, QUICK, Plan, Skipped, Table
 from benchmarks.report import json_of, text_of
 from benchmarks.targets import verdicts
@@ -24,6 +24,7 @@ BENCHMARKS: dict[str, tuple[str, Callable[[Plan], Awaitable[Sequence[Table | Ski
     "W1": ("fan-out of the bus", w1_bus.run),
     "W2": ("a case from start to end, in memory", w2_quiescence.run),
     "W3": ("durable chains on SQLite", w3_durable.run),
+    "W3P": ("durable chains on PostgreSQL", w3_postgres.run),
     "W4": ("one change to a known eligible set", w4_agenda.run),
     "W5": ("questions to a growing log", w5_log.run),
     "W6": ("signals while a strategy thinks", w6_signals.run),

@@ -15,13 +15,14 @@ class TestPostgresStore(StoreContract):
 
 
 class TestPostgresStoreWithMarksEverywhere(StoreContract):
-    """Where there are marks within every case, cases are forgotten at once, and tails are short."""
+    """Where there are marks within every case, cases are forgotten at once, tails are short, and statements too."""
 
     @pytest.fixture
     def store(self, postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> PostgresStore:
         monkeypatch.setattr("casehub.adapters.group.MARK_EVERY", 7)
         monkeypatch.setattr("casehub.adapters.group.KNOWN_CASES", 3)
         monkeypatch.setattr("casehub.adapters.sql_log.TAIL_BATCH", 10)
+        monkeypatch.setattr("casehub.adapters.postgres.group.PART", 50)
         return PostgresStore(postgres_url)
 
 

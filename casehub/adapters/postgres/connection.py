@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import select
 import socket
 import time
 from collections.abc import Mapping, Sequence
@@ -101,6 +102,13 @@ class Connection:
     def run(self, sql: str) -> None:
         """Statements without values, one or several."""
         self.raw.execute(sql.encode(), prepare=False)
+
+    @property
+    def ended(self) -> bool:
+        """Whether the server has ended the session, as far as is known here: it has said something unasked."""
+        waiting = select.poll()
+        waiting.register(self.raw.fileno(), select.POLLIN)
+        return bool(waiting.poll(0))
 
     def close(self) -> None:
         self.raw.close()

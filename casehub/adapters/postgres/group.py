@@ -1,7 +1,7 @@
 """One transaction of the PostgreSQL store: what it looks up, all at once, and how its rows are written.
 
-A statement costs a way to the server and back, so the rows of a table go as one value (JSON) of one statement, and
-the statements go together. Events go by COPY, which cannot be sent together with others but costs the least a row.
+A way to the server and back costs more than the rows do: the thread that waits for it also waits for the event loop to let
+it go on. So the rows of a table go as one value (JSON) of one statement, and all statements go together.
 """
 
 from __future__ import annotations
@@ -19,11 +19,19 @@ from casehub.adapters.writer import Request
 from casehub.adapters.written import Where, Written
 from casehub.tasks import Task
 
+PART: Final = 16_777_216
+"""Characters of events after which another statement goes on with them."""
+
+Event = tuple[int, int, int, int, int, int, str, int, str, float | None]
+"""A row of `events`; the body is the last but one."""
+
 _CASES: Final = """SELECT c.tenant, c.case_id, c.no, c.version, c.seq, c.status, c.stalled, c.reason
 FROM json_to_recordset(?) AS w(tenant text, case_id text) JOIN cases AS c USING (tenant, case_id)"""
 _KEYS: Final = """SELECT i.tenant, i.case_id, i."key", i.seq
 FROM json_to_recordset(?) AS w(tenant text, case_id text, "key" text) JOIN inputs AS i USING (tenant, case_id, "key")"""
-_COPY: Final = b"COPY events FROM STDIN"
+_EVENT: Final = """INSERT INTO events SELECT * FROM json_to_recordset(?)
+AS r(seq bigint, case_no bigint, kind integer, version integer, turn integer, at bigint, "by" text, cause integer,
+    body text, confidence double precision)"""
 _KIND: Final = """INSERT INTO kinds SELECT * FROM json_to_recordset(?)
 AS r(no integer, tenant text, definition text, name text, binding text, worker text)"""
 _BEGUN: Final = """INSERT INTO cases SELECT * FROM json_to_recordset(?)
@@ -60,6 +68,7 @@ _OF_CASE: Final = ("tenant", "case_id")
 _OF_KEY: Final = (*_OF_CASE, "key", "seq")
 _OF_TIMER: Final = (*_OF_CASE, "timer", "due")
 _OF_KIND: Final = ("no", "tenant", "definition", "name", "binding", "worker")
+_OF_EVENT: Final = ("seq", "case_no", "kind", "version", "turn", "at", "by", "cause", "body", "confidence")
 _OF_BEGUN: Final = ("no", *_OF_CASE, "definition", "status", "stalled", "reason", "version", "seq", "started_at", "changed_at")  # fmt: skip
 _OF_LONGER: Final = ("no", "status", "stalled", "reason", "version", "seq", "changed_at")
 _OF_TASK: Final = (*_OF_CASE, "task", "definition", "binding", "status", "assignee", "declined", "rank", "due", "body")
@@ -80,14 +89,15 @@ class PostgresGroup(Group):
     consumed: dict[Key, int] = field(default_factory=dict)
 
     def look_up(self, requests: Sequence[Request]) -> None:
-        """Begin the transaction, and find out where the cases are and which keys are consumed, in one way."""
+        """Find out where the cases are and which keys are consumed, in one way, and in none where all is known."""
         turns = [turn.turn for request in requests for turn in request.turns if isinstance(turn, Written)]
         whose = {(turn.envelope.tenant, turn.envelope.case): turn for turn in turns}
         unknown = [where for where in whose if where not in self.known.cases]
         keys = [(turn.envelope.tenant, turn.envelope.case, turn.key) for turn in turns if turn.key]
+        if not unknown and not keys:
+            return
         cases = consumed = None
         with self.connection.raw.pipeline():
-            self.connection.execute("BEGIN")
             if unknown:
                 cases = self.connection.execute(_CASES, (_records(_OF_CASE, unknown),))
             if keys:
@@ -106,11 +116,8 @@ class PostgresGroup(Group):
 
     def flush(self) -> None:
         """Write the rows, and commit."""
-        if self.events:
-            with self.connection.raw.cursor() as cursor, cursor.copy(_COPY) as copy:
-                for row in self.events:
-                    copy.write_row(row)
         with self.connection.raw.pipeline():
+            self.connection.execute("BEGIN")
             for sql, names, rows in self._tables():
                 if rows:
                     self.connection.execute(sql, (_records(names, rows),))
@@ -122,6 +129,8 @@ class PostgresGroup(Group):
     def _tables(self) -> Iterable[tuple[str, Sequence[str], Sequence[Sequence[Any]]]]:
         """Each statement with the names of its columns and its rows."""
         yield _KIND, _OF_KIND, self.kinds
+        for part in _parts(self.events):
+            yield _EVENT, _OF_EVENT, part
         yield _BEGUN, _OF_BEGUN, [(*row[:6], _text(row[6]), *row[7:]) for row in self.begun_rows()]
         longer = [
             (case.no, case.status, case.stalled, _text(case.reason), case.version, case.seq, case.changed_at)
@@ -140,6 +149,19 @@ class PostgresGroup(Group):
         yield _OFFERS, _OF_OFFER, offers
         bookmarks = {(tenant, name): seq for tenant, name, seq in self.bookmarks}
         yield _BOOKMARK, _OF_BOOKMARK, [(*whose, seq) for whose, seq in bookmarks.items()]
+
+
+def _parts(events: Sequence[Event]) -> Iterable[Sequence[Event]]:
+    """Events in values that the server takes: it has an end at 1 GiB."""
+    part: list[Event] = []
+    size = 0
+    for event in events:
+        part.append(event)
+        size += len(event[8])
+        if size > PART:
+            yield part
+            part, size = [], 0
+    yield part
 
 
 def _text(reason: str | int) -> str:

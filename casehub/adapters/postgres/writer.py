@@ -23,29 +23,21 @@ class PostgresDatabase(Database):
         self.in_doubt = False
 
     def transact(self, requests: Sequence[Request]) -> None:
-        try:
-            group = self._begun(requests)
-        except LOST:
-            if self._connection is None:
-                raise  # there is no server, or it does not let us in
-            self.disconnect()  # the session had ended while nothing was asked of it; nothing was sent to be written
-            group = self._begun(requests)
+        connection, known = self.connect()
+        group = PostgresGroup(known, connection=connection)
+        group.look_up(requests)
         decide(group, requests)
         self.in_doubt = True
         group.flush()
         self.in_doubt = False
         group.settle()
 
-    def _begun(self, requests: Sequence[Request]) -> PostgresGroup:
-        connection, known = self.connect()
-        group = PostgresGroup(known, connection=connection)
-        group.look_up(requests)
-        return group
-
     def connect(self) -> tuple[Connection, Known]:
-        """Raises `StoreOwnedError`, `SchemaError`, and psycopg's errors."""
+        """The session, another one where it has ended. Raises `StoreOwnedError`, `SchemaError`, and psycopg's errors."""
         if self._connection is not None and self._known is not None:
-            return self._connection, self._known
+            if not self._connection.ended:
+                return self._connection, self._known
+            self.disconnect()
         connection = Connection(self._place)
         try:
             self._ownership.lock(connection)
