@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Final, Protocol
@@ -160,6 +160,12 @@ async def found_in(
         if await store.bookmark(_sign(worker), tenant=tenant):
             hold_worker(brake, ward, structures, worker, Pull())
     return brake, ward
+
+
+async def pulled(store: CaseStore, tenant: str, definitions: Iterable[str]) -> Sequence[str]:
+    """Of these definitions those with the brake on, in words, and `all cases` where the one over all is."""
+    names = [name for name in (ALL, *definitions) if await store.bookmark(_bookmark(name), tenant=tenant)]
+    return [f"cases of {name}" if name else "all cases" for name in names]
 
 
 def workers_of(structure: Structure) -> set[str]:

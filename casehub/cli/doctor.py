@@ -5,13 +5,14 @@ from __future__ import annotations
 import platform
 import sqlite3
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, Literal
 
 from cyclopts import App
 
 from casehub.adapters.sqlite_schema import SAFE_VERSION
+from casehub.brakes import pulled
 from casehub.cli.application import hub_of
 from casehub.cli.desk import worker_process
 from casehub.cli.options import Session, Working
@@ -79,6 +80,7 @@ async def doctor(*, common: Working | None = None) -> int:
 
 async def _database(session: Session) -> AsyncIterator[Check]:
     parked: dict[str, str] | None = None
+    definitions: Iterable[str] = ()
     try:
         async with worker_process(session) as client:
             if client is None:
@@ -86,7 +88,7 @@ async def _database(session: Session) -> AsyncIterator[Check]:
             else:
                 info = await client.info()
                 parked = dict(info["parked"])
-                names = ", ".join(client.greeting.definitions)
+                names = ", ".join(definitions := client.greeting.definitions)
                 yield Check(
                     "ok",
                     "worker process",
@@ -98,6 +100,8 @@ async def _database(session: Session) -> AsyncIterator[Check]:
     try:
         async with session.reading() as store:
             yield Check("ok", "database", f"{store.describe()}; {await store.log.position():,} events")
+            if held := await pulled(store, session.settings.tenant, definitions):
+                yield Check("note", "brake", f"on {', '.join(held)}: nothing new starts; casehub resume releases it")
             async for check in _cases(session, store, parked):
                 yield check
     except StoreUnavailableError as error:

@@ -225,6 +225,11 @@ def _say_what_runs(
             ("  store", hub.store.describe()),
             ("  control", socket_of(database)),
             ("  open cases", told),
+            *(
+                [("  brake", "on: nothing new starts in the cases it holds; casehub resume releases it")]
+                if hub.brake.on
+                else []
+            ),
         ],
         heading=False,
     )

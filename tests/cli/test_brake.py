@@ -18,7 +18,10 @@ def test_it_is_pulled_and_released_beside_a_worker_process_and_stays_on_over_its
         refused = program.inside("case", "resume", "c")
         assert (refused.code, "casehub resume" in refused.err) == (4, True)
         assert up.stop() == 0
-    with program.up("stories:everything"):
+        assert "  brake" not in up.banner
+    with program.up("stories:everything") as up:
+        assert "  brake" in up.banner
+        assert "on cases of claim: nothing new starts" in program.inside("doctor").out
         assert program.inside("case", "show", "c", "-o", "json").json["status"] == "SUSPENDED"
         assert "did you mean 'claim'?" in program.inside("resume", "--definition", "clame").err
         released = program.inside("resume", "--definition", "claim")
@@ -34,6 +37,7 @@ def test_without_a_worker_process_it_is_pulled_in_the_database(program: Program)
     assert program.inside("suspend", "--all", *EVERYTHING).out == "brake on all cases; 0 suspended that were at work\n"
     program.inside("case", "signal", "p", "approved=true", "--wait", "turn", *EVERYTHING)
     assert program.inside("case", "show", "p", "-o", "json").json["status"] == "SUSPENDED"
+    assert "on all cases: nothing new starts" in program.inside("doctor").out
     assert program.inside("resume", "--all", *EVERYTHING).out == "brake off all cases; 1 resumed\n"
     assert program.inside("resume", "--all", *EVERYTHING).code == 2
 
