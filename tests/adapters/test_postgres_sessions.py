@@ -37,8 +37,8 @@ def store(url: str) -> PostgresStore:
 
 
 @pytest.fixture
-def server() -> Iterator[Postgres]:
-    """A server that the test may stop."""
+def server(postgres: str) -> Iterator[Postgres]:
+    """A server that the test may stop, where there may be one at all."""
     try:
         with private_postgres() as found:
             yield found
