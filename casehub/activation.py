@@ -67,14 +67,14 @@ class Activation:
         if isinstance(event, ActionPlanned):
             self.action = Action(event.action, event.title)
             self.plans += 1
-            self.parks += self.attempt - self.interruptions
-            self.interruptions = self.attempt
         elif isinstance(event, ActionRejected):
             self.action = None
         elif self.action is not None and isinstance(event, ActionHeld):
             self.action.needed = event.approvals
         elif self.action is not None:
             self.action.approved, self.status = True, ActivationStatus.PENDING
+            self.parks += self.attempt - self.interruptions
+            self.interruptions = self.attempt
             self.answers.clear()  # what carries it out asks for itself
             self.refusals.clear()
 

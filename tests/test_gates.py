@@ -276,6 +276,28 @@ async def test_a_rejected_action_may_be_planned_again() -> None:
         ]  # fmt: skip
 
 
+async def test_an_action_that_is_always_rejected_is_planned_as_often_as_retry_says() -> None:
+    definition = CaseDefinition("incident", goal="isolated")
+    retry = Retry(3, wait="1h", maximum="3h", factor=2, jitter=False)
+
+    async def isolate(action: Isolation) -> str:
+        return action.host
+
+    @definition.worker(
+        writes="isolated", gate=Gate(isolate, users=["ada"], expires="1d"), on_declined="retry", retry=retry
+    )
+    async def respond(host: str) -> Planned[Isolation]:
+        return Planned(Isolation(host))
+
+    async with CaseTestKit(definition) as kit:
+        case = await kit.start(definition, host="db-1")
+        await kit.advance("9d")
+        planned = [f"{event.at:%dT%H}" for event in kit.events(case, ActionPlanned)]
+        assert planned == ["01T00", "02T01", "03T03"]
+        assert await kit.hub.tasks.list() == []
+        await case.cancel()
+
+
 async def test_a_rejected_action_of_several_approvals_may_be_planned_again() -> None:
     firewall = Firewall()
     async with CaseTestKit(definition := incident(firewall, on_declined="retry", approvals=2)) as kit:
