@@ -129,7 +129,9 @@ class PlanningStrategyLoopControl:
 
     def direct(self, state: CaseState, input: SteerStage) -> Sequence[Event]:
         if self._structure is None:
-            raise InputRefusedError(f"case {state.id!r} has no stages: its loop control was made over no definition")
+            raise InputRefusedError(
+                f"case {state.id!r} has no stages: its loop control was made over no definition; give it to CaseHub as loop="
+            )
         return direct(state, self._structure, state.control, input)
 
     def settle(self, state: CaseState) -> Iterable[Event]:

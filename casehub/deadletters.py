@@ -145,7 +145,7 @@ async def letter(store: CaseStore, id: str, tenant: str = "default") -> DeadLett
     case = case_of(id)
     events = await store.load(case, tenant)
     if not events:
-        raise CaseNotFoundError(f"there is no case {case!r}")
+        raise CaseNotFoundError(f"there is no case {case!r} in {store.describe()}; list them with 'casehub case list'")
     state = CaseState(case)
     inputs: dict[str, Plain] = {}
     last: WorkerExecutionFinished | None = None
@@ -158,7 +158,7 @@ async def letter(store: CaseStore, id: str, tenant: str = "default") -> DeadLett
             last = event
     check_letter(state, id)
     if last is None:
-        raise InputRefusedError(f"activation {id!r} is no dead letter: it has not ended")
+        raise InputRefusedError(f"activation {id!r} is no dead letter: it has not ended; wait for how it ends")
     return replace(_letter(last), inputs=inputs)
 
 

@@ -136,7 +136,7 @@ class WorkerExecution:
         will, `TimeoutError` past the deadline.
         """
         if self.asking is None:
-            raise SettingsError("this execution cannot ask people: it is not run by a hub")
+            raise SettingsError("this execution cannot ask people: its worker is not run by a hub; run it in a CaseHub")
         answer: T = await self.asking(form, key)
         return answer
 

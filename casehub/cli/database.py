@@ -49,7 +49,10 @@ async def check(*, common: Common | None = None) -> None:
     session = Session(common)
     async with session.reading() as store:
         if not isinstance(store, Checked):
-            raise SettingsError(f"database {session.settings.db!r}: it is checked with its own tools")
+            raise SettingsError(
+                f"database {session.settings.db!r} is not checked from here: CaseHub checks files of SQLite alone; use the "
+                "tools of its server"
+            )
         with progress(f"checking {session.named}"):
             found = await store.check()
         events = await store.log.position()

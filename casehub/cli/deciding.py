@@ -140,7 +140,9 @@ async def replay(
         with progress(f"replaying {id}"):
             found = await replay_decisions(record.events, structure, loop, store.log)
     if not found.compared:
-        raise UnknownNameError(f"case {id!r} has no decision that was answered, and so nothing to replay")
+        raise UnknownNameError(
+            f"case {id!r} has no decision that was answered, so there is nothing to replay; see 'casehub case decisions {id}'"
+        )
     _show(session, found, strategy)
     return Exit.OK if found.agrees else Exit.FAILED
 

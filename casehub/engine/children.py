@@ -6,14 +6,13 @@ gave are in `SUB_CASE_STARTED`. Starting them is left to whoever hears that (see
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from casehub.activation import Activation
 from casehub.binding import Binding, Worker
 from casehub.engine.completions import completed
-from casehub.engine.failures import failed
+from casehub.engine.failures import NO_SEED, failed
 from casehub.engine.intake import Intake
 from casehub.engine.limits import left_over
 from casehub.errors import Declined, FactError, LimitError, Permanent, SubCaseError
@@ -38,7 +37,6 @@ from casehub.subcases import Child
 from casehub.values import ABSENT, Plain
 
 EXPIRY: Final = "sub-cases-expiry"
-_NO_CHANCE: Final = random.Random(0)  # noqa: S311 - draws the jitter of retries, which needs no secret
 
 
 # ---- what follows from events
@@ -61,7 +59,7 @@ def _started(
     try:
         starts = _starts(state, structure, activation, worker, spec)
     except Exception as error:  # it is user code
-        yield from failed(state, _NO_CHANCE, binding, activation, result, error, permanent=True)
+        yield from failed(state, NO_SEED, binding, activation, result, error, permanent=True)
         return
     budget = left_over(state, structure, binding)
     for number, facts in enumerate(starts, 1):
@@ -76,7 +74,7 @@ def _started(
         )
     if not (spec.wait and starts):
         result.value = [] if spec.takes is not None else None
-        yield from completed(state, structure, _NO_CHANCE, binding, activation, result)
+        yield from completed(state, structure, NO_SEED, binding, activation, result)
     elif binding.policy.timeout is not None:
         yield TimerSet(timer=TimerId(f"{EXPIRY}:{activation.id}"), due=event.at + binding.policy.timeout)
 
@@ -146,7 +144,7 @@ def expire_children(state: CaseState, structure: Structure, event: TimerFired) -
     limit = binding.policy.timeout
     seconds = 0.0 if limit is None else limit.total_seconds()
     result = Returned(activation=activation.id, attempt=activation.attempt, expired=seconds, at=event.at)
-    yield from failed(state, _NO_CHANCE, binding, activation, result, None)
+    yield from failed(state, NO_SEED, binding, activation, result, None)
 
 
 # ---- what comes back

@@ -201,7 +201,7 @@ class Attempt:
     async def _ask(self, execution: WorkerExecution, asked: HumanTask[Any] | type[Any], key: str) -> Any:
         """Ask people; its time limit does not run meanwhile, and begins anew with the answer."""
         if self.questions is None:
-            raise SettingsError("this execution cannot ask: it is no worker's of a hub")
+            raise SettingsError("this execution cannot ask people: its worker is not run by a hub; run it in a CaseHub")
         if self._alarm is not None:
             self._alarm.cancel()
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 from casehub.activation import Activation
 from casehub.binding import Binding, Worker
@@ -22,6 +22,9 @@ from casehub.events import (
 from casehub.inputs import Returned
 from casehub.policies import OnOutcome
 from casehub.state import CaseState
+
+NO_SEED: Final = random.Random(0)  # noqa: S311 - jitter needs no secret
+"""Draws the jitter of retries for what follows from events; an input's is drawn by the seed of its hub."""
 
 
 def failed(

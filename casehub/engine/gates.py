@@ -8,7 +8,6 @@ was approved is what is done.
 from __future__ import annotations
 
 import inspect
-import random
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
@@ -17,7 +16,7 @@ from casehub.activation import Activation
 from casehub.binding import Binding, Worker
 from casehub.durations import duration
 from casehub.engine.attempts import next_attempt
-from casehub.engine.failures import failed, message_of
+from casehub.engine.failures import NO_SEED, failed, message_of
 from casehub.engine.intake import Intake
 from casehub.engine.people import asked_of
 from casehub.engine.quarantine import suspended
@@ -31,7 +30,6 @@ from casehub.structure import Structure
 from casehub.task_events import HumanTaskCancelled, HumanTaskCompleted, HumanTaskEnded, HumanTaskExpired, TaskId
 from casehub.values import Plain, plain
 
-_NO_CHANCE: Final = random.Random(0)  # noqa: S311 - draws the jitter of retries, which needs no secret
 SHOWN: Final = 500
 """Longest text of an action in a title, in characters."""
 
@@ -91,7 +89,7 @@ def _planned(
         held = str(plain(input.held, "the reason"))
         tasks = [_task(gate, binding, activation, plan, title, n, input) for n in range(1, gate.approvals + 1)]
     except Exception as error:  # a type's own code may raise anything
-        yield from failed(state, _NO_CHANCE, binding, activation, input, error, permanent=True)
+        yield from failed(state, NO_SEED, binding, activation, input, error, permanent=True)
         return
     about: dict[str, Any] = {"binding": activation.binding, "activation": activation.id}
     yield ActionPlanned(
@@ -152,7 +150,7 @@ def _decided(state: CaseState, structure: Structure, activation: Activation, eve
     result = Returned(
         activation=activation.id, attempt=activation.attempt, error=Declined(against), author=event.by, at=event.at
     )
-    yield from failed(state, _NO_CHANCE, structure.bindings[activation.binding], activation, result, result.error)
+    yield from failed(state, NO_SEED, structure.bindings[activation.binding], activation, result, result.error)
 
 
 def _against(event: HumanTaskEnded) -> str | None:

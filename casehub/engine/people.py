@@ -6,14 +6,13 @@ computed is in `HUMAN_TASK_CREATED`. While a task is open its activation is `DEL
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from typing import Any, Final
 
 from casehub.activation import Activation
 from casehub.binding import Binding, Worker
-from casehub.engine.failures import failed, message_of
+from casehub.engine.failures import NO_SEED, failed, message_of
 from casehub.engine.intake import Intake
 from casehub.errors import (
     AnswerRefusedError,
@@ -109,8 +108,7 @@ def _asked(
         yield _computed(activation, binding, worker, event.at)
     except Exception as error:  # it is user code
         result = Returned(activation=activation.id, attempt=event.attempt, error=error, at=event.at)
-        chance = random.Random(0)  # noqa: S311 - no delay is drawn: it would raise again, so it is not tried again
-        yield from failed(state, chance, binding, activation, result, error, permanent=True)
+        yield from failed(state, NO_SEED, binding, activation, result, error, permanent=True)
 
 
 def _computed(activation: Activation, binding: Binding, worker: Worker, at: datetime) -> HumanTaskCreated:
@@ -210,7 +208,7 @@ def claim(intake: Intake, input: Claim) -> Iterator[Event]:
 def release(intake: Intake, input: Release) -> Iterator[Event]:
     task, person = _task(intake, input, "release"), person_of(input.by)
     if task.assignee != person:
-        has = f"{task.assignee} has it" if task.assignee else "nobody has it"
+        has = f"{task.assignee} has it; they release it, or somebody assigns it" if task.assignee else "nobody has it"
         raise TaskRefusedError(f"{person} cannot release task {task.id!r}: {has}")
     yield HumanTaskReleased(**_about(task, by=input.by))
 
@@ -247,7 +245,8 @@ def _form(intake: Intake, task: Task, activation: Activation, input: Complete) -
     form = intake.structure.bindings[task.binding].worker_named(activation.worker).form
     if form is None:
         raise TaskRefusedError(
-            f"task {task.id!r} cannot be completed: binding {task.binding!r} is no human task any more", input.value
+            f"task {task.id!r} cannot be completed: binding {task.binding!r} is no human task any more; bring it back",
+            input.value,
         )
     return form
 

@@ -16,7 +16,7 @@ from datetime import datetime
 import structlog
 
 from casehub.binding import Binding
-from casehub.errors import CaseEndedError, InputRefusedError
+from casehub.errors import CaseEndedError, InputRefusedError, did_you_mean
 from casehub.events import (
     Event,
     TimerCancelled,
@@ -85,7 +85,8 @@ def released(state: CaseState, input: ReleaseWorker) -> Iterator[Event]:
     if state.status.ended:
         raise CaseEndedError(f"case {state.id!r} is {state.status}, a terminal status; there is nothing to release")
     if input.worker not in state.quarantined:
-        raise InputRefusedError(f"worker {input.worker!r} is not quarantined in case {state.id!r}")
+        hint = did_you_mean(input.worker, state.quarantined) if state.quarantined else "none is"
+        raise InputRefusedError(f"worker {input.worker!r} is not quarantined in case {state.id!r}; {hint}")
     if _timer(input.worker) in state.timers:
         yield TimerCancelled(timer=_timer(input.worker))
     yield WorkerReleased(worker=input.worker, reason=input.reason, by=input.by)

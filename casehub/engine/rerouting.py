@@ -76,7 +76,7 @@ def _check_worker(state: CaseState, binding: Binding, to: str, activation: Activ
     if to not in names:
         raise InputRefusedError(f"binding {binding.name!r} has no worker {to!r}; {did_you_mean(to, names)}")
     if activation is not None and activation.worker == to:
-        raise InputRefusedError(f"worker {to!r} has {activation.id!r} already")
+        raise InputRefusedError(f"worker {to!r} has {activation.id!r} already; choose another")
     if to in state.quarantined:
         until = state.quarantined[to]
         how = "suspended; resume it" if until is None else f"quarantined until {until:%Y-%m-%d %H:%M:%SZ}; release it"
