@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import timedelta
@@ -31,18 +32,18 @@ class Milestone:
     sla: timedelta | None = None
 
 
-class GoalExpression:
+class GoalExpression(ABC):
     """Names of goals, joined. `goals`: those it mentions, in document order."""
 
     __slots__ = ()
 
     @property
-    def goals(self) -> tuple[str, ...]:
-        raise NotImplementedError
+    @abstractmethod
+    def goals(self) -> tuple[str, ...]: ...
 
+    @abstractmethod
     def satisfied(self, reached: Collection[str]) -> bool:
         """Whether the reached goals satisfy it; more than enough is enough."""
-        raise NotImplementedError
 
     @property
     def empty(self) -> bool:

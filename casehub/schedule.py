@@ -6,6 +6,7 @@ taken. What is wrong with one is told when the hub is made (`mistakes`).
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -49,7 +50,7 @@ Mistake = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Schedule:
+class Schedule(ABC):
     """When a binding is triggered by time. As a trigger: each occurrence that comes due.
 
     `since`: the fact or milestone it is counted from, empty for the time at which its binding comes into force.
@@ -63,9 +64,9 @@ class Schedule:
         if self.catch_up not in tuple(CatchUp):
             yield f"catch_up={self.catch_up!r} is no policy", did_you_mean(str(self.catch_up), CatchUp)
 
+    @abstractmethod
     def following(self, start: datetime, after: datetime | None) -> datetime | None:
         """The first occurrence later than `after`, or the first of all without it; None when none is left (UTC)."""
-        raise NotImplementedError
 
     def passed(self, start: datetime, first: datetime, until: datetime) -> Sequence[datetime]:
         """The occurrences from `first`, which is one, to `until`, oldest first; the latest `COUNTED` of them."""

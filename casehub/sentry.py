@@ -6,6 +6,7 @@ leaf too. A sentry names the facts it reads, so a change is tested against the c
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -53,18 +54,18 @@ class StateFacts:
         return None if fact is None else fact.confidence
 
 
-class Sentry:
+class Sentry(ABC):
     """A condition. `reads`: the facts whose change can change its answer."""
 
     __slots__ = ()
 
     @property
-    def reads(self) -> frozenset[str]:
-        raise NotImplementedError
+    @abstractmethod
+    def reads(self) -> frozenset[str]: ...
 
+    @abstractmethod
     def holds(self, facts: Facts) -> bool:
         """Whether it holds now. What a function in it raises comes through."""
-        raise NotImplementedError
 
     def wired(self, wires: Wires) -> Sentry:
         """The same condition with the parameters of its functions wired. Raises `WiringError`."""

@@ -7,6 +7,7 @@ twice is seen.
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -42,20 +43,20 @@ for _word, _meant in (("null", None), ("true", True), ("false", False)):
 
 
 @dataclass(slots=True, eq=False)
-class Node:
+class Node(ABC):
     """A value of the document. `place`: where it begins; `size`: how many values it holds, itself among them."""
 
     place: Place
     size: int = 1
 
+    @abstractmethod
     def plain(self) -> Plain:
         """It as JSON has it."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def kind(self) -> str:
         """What it is, in a word for messages."""
-        raise NotImplementedError
 
 
 @dataclass(slots=True, eq=False)

@@ -23,20 +23,16 @@ class Program(Protocol):
     """A compiled expression. `reads`: the facts it names; `optional`: those without which it is evaluated all the same."""
 
     @property
-    def source(self) -> str:
-        raise NotImplementedError
+    def source(self) -> str: ...
 
     @property
-    def reads(self) -> tuple[str, ...]:
-        raise NotImplementedError
+    def reads(self) -> tuple[str, ...]: ...
 
     @property
-    def optional(self) -> frozenset[str]:
-        raise NotImplementedError
+    def optional(self) -> frozenset[str]: ...
 
     def compute(self, facts: Mapping[str, Plain]) -> Plain:
         """Its value. Raises `ExpressionError`."""
-        raise NotImplementedError
 
 
 def parameters(program: Program) -> tuple[Parameter, ...]:
