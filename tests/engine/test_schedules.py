@@ -459,7 +459,8 @@ def staged(catch_up: str = "once", **stage: Any) -> Core:
 def test_a_schedule_counts_from_the_entry_of_its_stage() -> None:
     core = staged(entry=present("approval"))
     assert core.state.timers == {}
-    assert core.why("refresh").text == "every 1h: its stage 'watch' is PENDING"
+    waits = "every 1h: its stage 'watch' is PENDING, as its entry criterion present('approval') does not hold"
+    assert core.why("refresh").text == waits
     core.pass_time("90m")
     core.signal(approval=True)
     assert set(core.state.timers.values()) == {NOON + timedelta(minutes=150)}
