@@ -10,15 +10,20 @@ import psycopg
 
 from casehub.adapters.postgres.connection import LOST, Connection, Place
 from casehub.adapters.readers import Reader
-from casehub.adapters.sql_log import COUNT, LogSession, Meaning
+from casehub.adapters.sql_log import COUNT, SURE, LogSession, Meaning
 from casehub.errors import StoreUnavailableError
 from casehub.lifecycle import CaseStatus
 
 _KIND: Final = "e.kind = ANY(:kinds::integer[])"
-# The first of each kind, and of these the first: to sort all there are would cost the log.
+# The first of each kind, and of these the first: to sort all there are would cost the log. Arrays and pairs are there for
+# the planner, which would rather read the whole log along its positions until it has enough.
 _FIRST_OF_KINDS: Final = (
-    "e.seq IN (SELECT i.seq FROM unnest(:kinds::integer[]) AS k(kind) CROSS JOIN LATERAL "
-    "(SELECT e.seq FROM events AS e WHERE e.kind = k.kind AND {where} ORDER BY e.seq {order} LIMIT :limit) AS i)"
+    "e.seq = ANY(ARRAY(SELECT i.seq FROM unnest(:kinds::integer[]) AS k(kind) CROSS JOIN LATERAL "
+    "(SELECT e.seq FROM events AS e WHERE (e.kind, e.seq) > (k.kind, :after) AND (e.kind, e.seq) <= (k.kind, :upto) "
+    "AND {where} ORDER BY e.kind {order}, e.seq {order} LIMIT :limit) AS i))"
+)
+_SURE_OF_KINDS: Final = (
+    "e.seq = ANY(ARRAY(SELECT s.seq FROM events AS s WHERE s.kind = ANY(:kinds::integer[]) AND {sure}))"
 )
 
 T = TypeVar("T")
@@ -56,7 +61,7 @@ class Session(LogSession):
         return COUNT.format(group=f"e.{group}", where=f"{_KIND} AND {meaning.where}")
 
     def sure_of_kinds(self, where: str) -> str:
-        return f"{_KIND} AND {where}"
+        return f"{_SURE_OF_KINDS.format(sure=SURE.format(e='s'))} AND {where}"
 
 
 class PostgresReader(Reader[Session]):
