@@ -357,7 +357,7 @@ class CaseDefinition:
         part = CaseDefinition(f"{self.name}.{worker.name}", at_quiescence=True)
         starter = whole(worker, each, part.name)
         part.resources, part.returned = self.resources, self.returned
-        part._declare(replace(worker, capability=""), None, (), of_an_element(policy), namespace)
+        part._declare(replace(worker, capability=""), None, (), of_an_element(worker, policy), namespace)
         self.sub_cases[part.name] = part
         return starter
 

@@ -60,7 +60,12 @@ def of_the_whole(policy: PolicyOptions) -> PolicyOptions:
     return cast("PolicyOptions", {**UNREPEATED, **kept})
 
 
-def of_an_element(policy: PolicyOptions) -> PolicyOptions:
+def of_an_element(worker: Worker, policy: PolicyOptions) -> PolicyOptions:
     """The options of the work on one element, which ends its sub-case when it is given up."""
-    kept = {name: value for name, value in policy.items() if name not in OF_THE_WHOLE}
-    return cast("PolicyOptions", {"on_declined": OnOutcome.FAULT_CASE, "on_exhausted": OnOutcome.FAULT_CASE, **kept})
+    found: dict[str, Any] = dict.fromkeys(("on_declined", "on_exhausted"), OnOutcome.FAULT_CASE)
+    if worker.form is not None:  # people are not asked again unless somebody says so
+        found["on_expired"] = OnOutcome.FAULT_CASE
+    for name, value in policy.items():
+        if name not in OF_THE_WHOLE:
+            found[name] = OnOutcome.FAULT_CASE if value == OnOutcome.FAULT_ITEM else value
+    return cast("PolicyOptions", found)

@@ -550,6 +550,31 @@ async def test_a_human_task_with_each_asks_once_for_every_element() -> None:
         assert context["going"]
 
 
+async def test_an_element_that_nobody_answers_in_time_declines_the_whole() -> None:
+    trip = CaseDefinition("trip", goal="votes")
+
+    @trip.human_task(writes="votes", each="family")
+    def vote(member: str) -> HumanTask[bool]:
+        return HumanTask(f"{member}?", bool, users=[member], expires="1d")
+
+    async with CaseTestKit(trip) as kit:
+        case = await kit.start("trip", family=["ada", "grace"], case_id="t")
+        await idle()
+        await kit.hub.tasks.complete("t/vote/1.1/vote/1", True, by="user:ada")
+        await kit.advance("1d")
+        await idle()
+        (declined,) = await case.log.query(WorkerExecutionDeclined)
+        assert "t/vote/1.2 is FAULTED: worker 'vote': WORKER_EXECUTION_EXPIRED" in declined.reason
+
+
+async def test_an_element_whose_failure_is_to_fault_its_item_declines_the_whole() -> None:
+    async with CaseTestKit(summaries(on_failed="fault_item")) as kit:
+        case = await kit.start("dossier", documents=["a", "empty"], style="short", case_id="d")
+        await idle()
+        (declined,) = await case.log.query(WorkerExecutionDeclined)
+        assert "nothing to sum up" in declined.reason
+
+
 @pytest.mark.parametrize(
     ("function", "message"),
     [(lambda: "x", "takes nothing"), (lambda documents: "x", "name an element by another name")],
