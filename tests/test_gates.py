@@ -154,6 +154,18 @@ async def test_a_quorum_takes_as_many_people() -> None:
         assert kit.events(case, ActionApproved)[0].approved_by == ("ada", "joan")
 
 
+async def test_who_has_approved_an_action_may_think_better_of_it_while_it_is_held() -> None:
+    firewall = Firewall()
+    async with CaseTestKit(definition := incident(firewall, approvals=2)) as kit:
+        case = await kit.start(definition, host="db-1")
+        await kit.settle()
+        await kit.hub.tasks.complete("incident-1/respond/1/gate-1", {"approved": True}, by="user:ada")
+        await kit.hub.tasks.decline("incident-1/respond/1/gate-2", "I was wrong", by="user:ada")
+        await kit.settle()
+        assert [event.reason for event in kit.events(case, ActionRejected)] == ["I was wrong"]
+        assert firewall.calls == []
+
+
 async def test_what_nobody_approves_in_time_is_rejected() -> None:
     firewall = Firewall()
     async with CaseTestKit(definition := incident(firewall, approvals=2, expires="4h")) as kit:

@@ -349,7 +349,7 @@ def _theirs(intake: Intake, input: TaskInput, verb: str, answer: object = None) 
     """The task, and who somebody is, if they have it or may take it. Raises `TaskRefusedError`."""
     task, person = _task(intake, input, verb, answer), person_of(input.by)
     action = intake.state.activations[task.activation].action if task.gate else None
-    if action is not None and person in action.approved_by:
+    if action is not None and person in action.approved_by and verb != "decline":  # who thinks better of it may say so
         raise TaskRefusedError(
             f"{person} cannot {verb} task {task.id!r}: {person} has approved it once; it takes others", answer
         )
