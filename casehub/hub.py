@@ -72,7 +72,7 @@ class CaseHub:
     - `resident`: how many cases that wait for somebody stay in memory.
     - `resume=False`: work only the cases that this hub starts or is asked for, not what else is open in the store.
 
-    `tasks` is what people have to do (see `casehub.worklist`). The constructor does no I/O. Raises `DefinitionError` for a definition that can never work.
+    The constructor does no I/O. Raises `DefinitionError` for a definition that can never work.
     """
 
     def __init__(

@@ -40,12 +40,13 @@ K = TypeVar("K")
 class Structure:
     """What a definition comes to.
 
-    `types`: of every fact it knows; `inputs`: facts that `start` takes, True where they are required; `brought`: facts
-    that may come from outside later; `readers`, `milestones_of`, `goals_of`: from a fact to what reads it; `awaiting`: from a milestone to the bindings whose guards test it;
-    `stages`: in the order of names; `stage_of`: from a member to its stage; `triggered`: from an event class to the
-    bindings that wait for it; `timed`: from a timer to the binding and the schedule that it is for; `asks_people`: whether it has
-    human tasks; `watched`: from a worker to its quarantine; `children`: of the definitions that its sub-cases have, by name;
-    `hash`: of names, reads, writes, policies and conditions, not of function bodies.
+    `types`: of every fact it knows; `inputs`: facts that `start` takes, True where they are required; `brought`:
+    facts that may come from outside later; `readers`, `milestones_of`, `goals_of`: from a fact to what reads it;
+    `awaiting`: from a milestone to the bindings whose guards test it; `stages`: in the order of names; `stage_of`:
+    from a member to its stage; `triggered`: from an event class to the bindings that wait for it; `timed`: from a
+    timer to the binding and the schedule that it is for; `asks_people`: whether it has human tasks; `watched`: from a
+    worker to its quarantine; `children`: of the definitions that its sub-cases have, by name; `hash`: of names,
+    reads, writes, policies and conditions, not of function bodies.
     """
 
     definition: CaseDefinition

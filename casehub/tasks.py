@@ -60,10 +60,10 @@ class Task:
     """One human task. Times are in UTC; people are names (`ada`), as in `users`.
 
     `groups`, `users`: who may take it, everybody where both are empty, but for `declined_by`; `assignee`: who has it;
-    `delegator`: who had it before them and passed it on; `comments`: how many there are; `ask`: a worker that runs waits for it; `gate`: it is to
-    approve a planned action; `ended_by`, `reason`: of its
-    end. What the log does not hold is filled in by `hub.tasks`: `form`, the JSON Schema of the answer, and, for one task
-    alone, `facts`, what is to be seen with it, as plain values.
+    `delegator`: who had it before them and passed it on; `comments`: how many there are; `ask`: a worker that runs
+    waits for it; `gate`: it is to approve a planned action; `ended_by`, `reason`: of its end. What the log does not
+    hold is filled in by `hub.tasks`: `form`, the JSON Schema of the answer, and, for one task alone, `facts`, what is
+    to be seen with it, as plain values.
     """
 
     id: TaskId
