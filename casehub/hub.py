@@ -95,7 +95,7 @@ class CaseHub:
         self.store: CaseStore = store_of(store) if isinstance(store, str) else store
         self.clock: Clock = clock or clock_of("system")
         self.tenant = tenant
-        self.tasks = Worklist(self)
+        self.tasks = Worklist(self)  # what people have to do
         self._executor = executor or LocalExecutor()
         self._replaced = dict(resources or {})
         self._chance = random.Random(seed)  # noqa: S311 - jitter, no secret
