@@ -190,21 +190,37 @@ async def hangs(action: Isolation) -> bool:
     return False
 
 
+async def cancels(action: Isolation) -> bool:
+    raise asyncio.CancelledError
+
+
+class Unreadable:
+    def __repr__(self) -> str:
+        raise ValueError("unreadable")
+
+
+def confuses(action: Isolation) -> bool:
+    return Unreadable()  # type: ignore[return-value]  # as code without types may
+
+
 @pytest.mark.parametrize(
     ("risk", "reason"),
     [
+        (cancels, "its risk policy was cancelled from within"),
+        (confuses, "its risk policy raised ValueError: unreadable"),
         (fails, "its risk policy raised ConnectionError: no policy server"),
         (forgets, "its risk policy said None, no yes or no"),
         (hangs, "its risk policy took longer than 10s"),
         (lambda action: True, "it is risky"),
         (None, "every action is held"),
     ],
-    ids=["raises", "says nothing", "takes too long", "says yes", "none"],
+    ids=["is cancelled", "says what nobody can read", "raises", "says nothing", "takes too long", "says yes", "none"],
 )
 async def test_a_policy_that_does_not_say_no_holds(risk: Callable[[Isolation], Any] | None, reason: str) -> None:
     async with CaseTestKit(definition := incident(Firewall(), risk=risk, patience="10s")) as kit:
         case = await kit.start(definition, host="db-1")
         await kit.advance("10s")
+        assert kit.events(case, ActionApproved) == []
         assert [event.reason for event in kit.events(case, ActionHeld)] == [reason]
 
 

@@ -138,11 +138,12 @@ class Attempt:
                 if execution is not None:
                     execution.deadline = self._wheel.clock.monotonic() + seconds
                     execution.beat = partial(self._beat, execution, seconds)
-            result.value = await executor.run(
+            value = await executor.run(
                 worker.function, self._arguments(worker, resources, execution), is_async=worker.is_async, began=began
             )
-            if gate is not None and isinstance(result.value, Planned):
-                result.held = await risk_of(gate, result.value, self._wheel)
+            if gate is not None and isinstance(value, Planned):
+                result.held = await risk_of(gate, value, self._wheel)
+            result.value = value
         except asyncio.CancelledError as error:
             # A cancellation that neither this scope nor the hub asked for comes from the worker itself: a failure of it.
             task = asyncio.current_task()

@@ -7,6 +7,7 @@ was approved is what is done.
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
@@ -39,22 +40,32 @@ async def risk_of(gate: Gate[Any], planned: Planned[object], wheel: TimerWheel) 
     if gate.risk is None:
         return "every action is held"
     said: Any = None  # it is user code: nothing holds it to its annotation
-    late = f"its risk policy took longer than {gate.patience}"
+    reason = f"its risk policy took longer than {gate.patience}"
     with wheel.limit(duration(gate.patience)):
         try:
             said = gate.risk(planned.action)
             if inspect.isawaitable(said):
                 said = await said
+            reason = _reason(said)
         except Exception as error:  # it is user code
             return f"its risk policy raised {type(error).__name__}: {message_of(error)}"
-        late = ""
-    if late:
-        return late
-    if said is False or said == "":
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            return "its risk policy was cancelled from within"
+    return reason
+
+
+def _reason(said: Any) -> str:
+    """What the answer of a risk policy means: why the action is held, or nothing."""
+    if said is False:
         return ""
     if said is True:
         return "it is risky"
-    return message_of(Exception(said)) if isinstance(said, str) else f"its risk policy said {said!r:.200}, no yes or no"
+    if isinstance(said, str):
+        return said and message_of(Exception(said))
+    return f"its risk policy said {said!r:.200}, no yes or no"
 
 
 def returned(intake: Intake, input: Returned) -> Iterable[Event]:
