@@ -88,7 +88,12 @@ class Rehearsal:
         self._mistakes = mistakes
         self._sections = SectionReader(mistakes)
         top = Mapping(Place(mistakes.file, 1, 1)) if node is None else node
-        section = self._sections.section(top, "", "", _FILE)
+        if isinstance(top, Mapping) and "case" in top.values and "definition" not in top.values:
+            remedy = "give the file of its cases, which begins with 'definition:' and the path of this one"
+            mistakes.note(top.place, "the file", "is a definition, and cases to play are wanted", remedy)
+            section = None
+        else:
+            section = self._sections.section(top, "", "", _FILE)
         self.definition: str = "" if section is None else section.get("definition", "")
         self.only: str = "" if section is None else section.get("name", "")
         self._cases: list[_Case] = []

@@ -163,6 +163,13 @@ def test_mistakes_in_rehearsals_have_their_places(
     assert problem in result.err
 
 
+def test_a_definition_in_the_place_of_its_cases_is_said_to_be_one(loan: Program) -> None:
+    result = loan.inside("def", "test", "loan.yaml")
+    assert result.code == 8
+    assert "is a definition, and cases to play are wanted; give the file of its cases" in result.err
+    assert "is no key of it" not in result.err
+
+
 def test_people_are_rehearsed(loan: Program) -> None:
     (loan.folder / "asked.yaml").write_text("""
 case: asked
