@@ -43,12 +43,7 @@ async def suspend(
     """Pull the brake: nothing new starts until it is released."""
     session = Session(common)
     name = _which(everything, definition, worker)
-    async with desk(session) as at:
-        if isinstance(at.hub, ControlClient):
-            count = await at.hub.pull_brake(name, worker=worker, by=session.by, reason=reason)
-        else:
-            await at.hub.drain("0s")  # nothing is to be started for the time of the verb
-            count = await at.hub.brake.pull(name, worker=worker, by=session.by, reason=reason)
+    count = await _act(session, name, worker, reason, pull=True)
     session.printer.say(
         f"worker {worker} is suspended" if worker else f"brake on {_words(name)}; {count} suspended that were at work"
     )
@@ -78,17 +73,23 @@ async def resume(
     """Release the brake: the cases that it held go on."""
     session = Session(common)
     name = _which(everything, definition, worker)
-    async with desk(session) as at:
-        if isinstance(at.hub, ControlClient):
-            count = await at.hub.release_brake(name, worker=worker, by=session.by, reason=reason)
-        else:
-            await at.hub.drain("0s")
-            count = await at.hub.brake.release(name, worker=worker, by=session.by, reason=reason)
+    count = await _act(session, name, worker, reason, pull=False)
     session.printer.say(
         f"worker {worker} is resumed; cases that were told not to run it: {count}"
         if worker
         else f"brake off {_words(name)}; {count} resumed"
     )
+
+
+async def _act(session: Session, name: str | None, worker: str | None, reason: str, *, pull: bool) -> int:
+    """Pull or release the brake, in the worker process or, where none runs, on the database; the cases concerned."""
+    async with desk(session) as at:
+        if isinstance(at.hub, ControlClient):
+            verb = at.hub.pull_brake if pull else at.hub.release_brake
+        else:
+            await at.hub.drain("0s")  # nothing is to be started for the time of the verb
+            verb = at.hub.brake.pull if pull else at.hub.brake.release
+        return await verb(name, worker=worker, by=session.by, reason=reason)
 
 
 def _which(everything: bool, definition: str | None, worker: str | None) -> str | None:
