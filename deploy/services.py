@@ -4,9 +4,10 @@
     python -m deploy.services postgres -- pytest -n 2     # run a command with CASEHUB_TEST_POSTGRES_URL, then stop it
 
 A URL that is given (`CASEHUB_TEST_POSTGRES_URL`) is taken as it is, and nothing is started. Without one the programs of
-the system are used; on Debian, as root, those that are missing are installed with apt. What cannot be had is said
-loudly, with its reason, and the command runs without it, with that reason in `CASEHUB_TEST_NO_POSTGRES`. A service
-ends with the process that started it, however that ends. Nothing but Python is needed.
+the system are used; on Debian, as root, those that are missing are installed with apt; elsewhere Docker is asked for
+them. What cannot be had is an error, and the command is not run: set `CASEHUB_TEST_NO_POSTGRES` to a reason to do
+without it. A service ends with the process that started it, however that ends (one in Docker where that process ends in
+order). Nothing but Python is needed.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -36,6 +38,8 @@ START: Final = 60.0
 """Seconds for a service to be ready."""
 STOP: Final = 15.0
 """Seconds for a service to end when it is told to; then it is killed."""
+MISSING: Final = 3
+"""The exit code when a service cannot be had."""
 _PR_SET_PDEATHSIG: Final = 1
 
 
@@ -112,6 +116,68 @@ class Postgres:
 SERVICES: Final = {"postgres": Postgres}
 PACKAGES: Final = {"postgres": "postgresql"}
 """What Debian calls them."""
+
+
+@dataclass(frozen=True)
+class Image:
+    """A service in Docker. `ready`: a command in it that succeeds when questions are answered; `url`: with its port."""
+
+    name: str
+    port: int
+    options: Sequence[str]
+    ready: Sequence[str]
+    url: str
+    fast: Sequence[str]
+    """Arguments that make it faster and less durable."""
+
+
+IMAGES: Final = {
+    "postgres": Image(
+        "postgres:17-alpine",
+        5432,
+        ("--env", "POSTGRES_USER=test", "--env", "POSTGRES_DB=postgres", "--env", "POSTGRES_HOST_AUTH_METHOD=trust"),
+        ("pg_isready", "-q", "-h", "127.0.0.1", "-U", "test"),  # not by the socket, which is there while it is made
+        "postgresql://test@127.0.0.1:{}/postgres",
+        ("-c", "fsync=off", "-c", "synchronous_commit=off", "-c", "full_page_writes=off"),
+    )
+}
+
+
+@contextmanager
+def container(image: Image, *, durable: bool = False) -> Iterator[str]:
+    """The URL of a service in a container of its own. Raises `MissingServiceError` where no Docker engine answers."""
+    published = f"127.0.0.1::{image.port}"
+    made = _docker("run", "--rm", "--detach", "--publish", published, *image.options, image.name,
+                   *(() if durable else image.fast), limit=INSTALL)  # fmt: skip
+    try:
+        port = _docker("port", made, f"{image.port}/tcp").splitlines()[0].rpartition(":")[2]
+        end = time.monotonic() + START
+        while True:
+            try:
+                _docker("exec", made, *image.ready)
+                break
+            except MissingServiceError:
+                if time.monotonic() > end:
+                    raise
+                time.sleep(0.2)
+        yield image.url.format(port)
+    finally:
+        _docker("stop", "--time", "5", made)
+
+
+def _docker(*words: str, limit: float = START) -> str:
+    if shutil.which("docker") is None:
+        raise MissingServiceError("there is no docker either")
+    try:
+        done = subprocess.run(
+            ["docker", *words], check=False, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=limit
+        )
+    except subprocess.TimeoutExpired:
+        raise MissingServiceError(f"docker {words[0]} took longer than {limit:.0f} s") from None
+    if done.returncode:
+        lines = [line for line in done.stderr.splitlines() if line.strip()] or [f"exit code {done.returncode}"]
+        raise MissingServiceError(f"docker {words[0]} failed: {lines[0]}")
+    return done.stdout.strip()
 
 
 @contextmanager
@@ -214,25 +280,30 @@ def _end_with_parent() -> None:
 
 
 def _provide(name: str, stack: ExitStack, *, durable: bool) -> dict[str, str]:
-    """The environment that says where a service is, or why there is none."""
+    """The environment that says where a service is, or why it is left out. Raises `MissingServiceError`."""
     url, absent = URL.format(name.upper()), ABSENT.format(name.upper())
     for variable in (url, absent):  # somebody has decided already
         if os.environ.get(variable):
             return {variable: os.environ[variable]}
     try:
-        try:
-            service = stack.enter_context(private_postgres(durable=durable))
-        except MissingServiceError:
-            if _is_there(name):
-                raise
-            print(f"services: installing {PACKAGES[name]} with apt-get", file=sys.stderr)
-            install(PACKAGES[name])
-            service = stack.enter_context(private_postgres(durable=durable))
-    except MissingServiceError as error:
-        reason = " ".join(str(error).split())
-        print(f"services: NO {name.upper()}: {reason}", file=sys.stderr)
-        return {absent: reason}
+        service = stack.enter_context(private_postgres(durable=durable))
+    except MissingServiceError:
+        if _is_there(name):
+            raise
+        if os.geteuid() != 0 or shutil.which("apt-get") is None:
+            print(f"services: starting {IMAGES[name].name} with docker", file=sys.stderr)
+            return {url: _contained(name, stack, durable=durable)}
+        print(f"services: installing {PACKAGES[name]} with apt-get", file=sys.stderr)
+        install(PACKAGES[name])
+        service = stack.enter_context(private_postgres(durable=durable))
     return {url: service.url}
+
+
+def _contained(name: str, stack: ExitStack, *, durable: bool) -> str:
+    try:
+        return stack.enter_context(container(IMAGES[name], durable=durable))
+    except MissingServiceError as error:
+        raise MissingServiceError(f"{PACKAGES[name]} is not installed, and {error}") from None
 
 
 def _is_there(name: str) -> bool:
@@ -258,7 +329,13 @@ def main() -> int:
     with ExitStack() as stack:
         found: dict[str, str] = {}
         for name in dict.fromkeys(asked.service):
-            found |= _provide(name, stack, durable=asked.durable)
+            try:
+                found |= _provide(name, stack, durable=asked.durable)
+            except MissingServiceError as error:
+                url, absent = URL.format(name.upper()), ABSENT.format(name.upper())
+                print(f"services: NO {name.upper()}: {' '.join(str(error).split())}", file=sys.stderr)
+                print(f"services: install it, name one in {url}, or do without it: {absent}=reason", file=sys.stderr)
+                return MISSING
         try:
             if command:
                 return subprocess.run(command, check=False, env={**os.environ, **found}).returncode

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -41,16 +42,31 @@ def test_what_is_given_is_taken_as_it_is(monkeypatch: pytest.MonkeyPatch, name: 
     assert provided() == {name: "given"}
 
 
-def test_what_cannot_be_installed_is_missing_loudly_with_its_reason(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def run_it(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
+    monkeypatch.setattr(sys, "argv", ["services", "postgres", *words])
+    return services.main()
+
+
+def test_what_cannot_be_had_is_an_error_with_its_reason_and_the_command_is_not_run(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     def unreachable(package: str) -> None:
         raise MissingServiceError(f"apt-get failed: no route\nto {package}")
 
     monkeypatch.setattr(services, "_postgres_programs", missing)
     monkeypatch.setattr(services, "install", unreachable)
-    assert provided() == {"CASEHUB_TEST_NO_POSTGRES": "apt-get failed: no route to postgresql"}
-    assert "NO POSTGRES: apt-get failed" in capsys.readouterr().err
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
+    touch = (sys.executable, "-c", f"open({str(tmp_path / 'ran')!r}, 'w')")
+    assert run_it(monkeypatch, "--", *touch) == services.MISSING
+    said = capsys.readouterr().err
+    assert "NO POSTGRES: apt-get failed: no route to postgresql" in said
+    assert "CASEHUB_TEST_POSTGRES_URL" in said
+    assert "CASEHUB_TEST_NO_POSTGRES=reason" in said
+    assert not (tmp_path / "ran").exists()
+    monkeypatch.setenv("CASEHUB_TEST_NO_POSTGRES", "not today")
+    assert run_it(monkeypatch, "--", *touch) == 0
+    assert (tmp_path / "ran").exists()
 
 
 def test_what_is_installed_already_is_not_installed_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,7 +76,51 @@ def test_what_is_installed_already_is_not_installed_again(monkeypatch: pytest.Mo
     monkeypatch.setattr(services, "Postgres", broken)
     monkeypatch.setattr(services, "_postgres_programs", lambda: Path("/usr/bin"))
     monkeypatch.setattr(services, "install", lambda package: pytest.fail("it is there"))
-    assert provided() == {"CASEHUB_TEST_NO_POSTGRES": "initdb failed"}
+    with pytest.raises(MissingServiceError, match="initdb failed"):
+        provided()
+
+
+DOCKER = """#!{python}
+import pathlib, sys
+words = sys.argv[1:]
+with open({said!r}, "a") as said:
+    print(*words, file=said)
+answers = {{"run": "c0ffee", "port": "127.0.0.1:54321"}}
+tries = pathlib.Path({said!r}).read_text().count("exec c0ffee")
+if words[0] == {broken!r} or (words[0] == "exec" and tries < 3):
+    sys.exit("Cannot connect to the Docker daemon\\nat all")
+print(answers.get(words[0], ""))
+"""
+
+
+def docker(monkeypatch: pytest.MonkeyPatch, folder: Path, broken: str = "") -> Path:
+    """A `docker` that writes down what it is told, is ready at the third look, and fails at one command."""
+    said, program = folder / "said", folder / "docker"
+    program.write_text(DOCKER.format(python=sys.executable, said=str(said), broken=broken))
+    program.chmod(0o755)
+    monkeypatch.setattr(services, "_postgres_programs", missing)
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.setenv("PATH", str(folder), prepend=os.pathsep)
+    return said
+
+
+def test_where_nothing_can_be_installed_docker_is_asked_and_its_container_is_stopped(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    said = docker(monkeypatch, tmp_path)
+    assert provided() == {"CASEHUB_TEST_POSTGRES_URL": "postgresql://test@127.0.0.1:54321/postgres"}
+    run, port, *ready, stop = said.read_text().splitlines()
+    assert run.startswith("run --rm --detach --publish 127.0.0.1::5432 ")
+    assert run.endswith("postgres:17-alpine -c fsync=off -c synchronous_commit=off -c full_page_writes=off")
+    assert port == "port c0ffee 5432/tcp"
+    assert ready == ["exec c0ffee pg_isready -q -h 127.0.0.1 -U test"] * 3
+    assert stop == "stop --time 5 c0ffee"
+
+
+def test_without_a_docker_engine_the_reason_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    docker(monkeypatch, tmp_path, broken="run")
+    with pytest.raises(MissingServiceError, match="not installed, and docker run failed: Cannot connect"):
+        provided()
 
 
 def test_only_root_installs(monkeypatch: pytest.MonkeyPatch) -> None:
