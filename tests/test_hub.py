@@ -740,7 +740,7 @@ async def test_a_cancelled_wait_for_completion_leaves_the_case_running() -> None
         pump = await hub.pump(case.id)
         assert not pump.busy
         await case.signal(go=1)
-        assert not pump._waiters
+        assert not pump.waiters
         assert await case.status() is CaseStatus.COMPLETED
 
 

@@ -173,7 +173,7 @@ async def test_waits_that_time_out_leave_nothing_behind() -> None:
             clock.move("1s")
             with pytest.raises(TimeoutError):
                 await waiting
-        assert not (await hub.pump(case.id))._waiters
+        assert not (await hub.pump(case.id)).waiters
 
 
 # ---- batches

@@ -9,7 +9,6 @@ Pure, from the input to what follows from it:
     unfault       what lets a faulted case go on
     letters       what may be done about an activation that ended in a fault
     rerouting     work that somebody gives to another worker
-    unfault       a case that has faulted, and goes on
     completions   what a worker's result writes
     results       what a worker's value is to become, and how sure it is
     attempts      which activations have their next attempt now
@@ -33,6 +32,7 @@ Pure, from the input to what follows from it:
 Around it, what awaits:
 
     pump          the one writer: inbox, turns, commit, dispatch
+    acts          what a pump does about a committed event
     bulk          many inputs for many pumps at once
     recovery      when the store says no
     waiters       who waits for something in a case

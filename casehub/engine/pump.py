@@ -11,36 +11,23 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Final, TypeVar
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, TypeVar
 
 import anyio
 
+from casehub.engine.acts import ACTS, Work
 from casehub.engine.deliberation import Asking
-from casehub.engine.executor import Attempt, answered
+from casehub.engine.executor import Attempt
 from casehub.engine.live import LiveCase
 from casehub.engine.notices import notices
-from casehub.engine.questions import Questions
 from casehub.engine.recovery import back_off, commit, matters, reload, repeated, sort_out
 from casehub.engine.runtime import Runtime, Ticket
 from casehub.engine.waiters import Waiters
-from casehub.envelope import subtypes
 from casehub.errors import CaseHubError, LimitError
-from casehub.events import (
-    ActivationId,
-    DeliberationCancelled,
-    DeliberationStarted,
-    Event,
-    WorkerExecutionCancelled,
-    WorkerExecutionExpired,
-    WorkerExecutionFailed,
-    WorkerExecutionFinished,
-    WorkerExecutionRerouted,
-    WorkerExecutionStarted,
-)
-from casehub.inputs import NEVER, Input, Recover, TimerDue
+from casehub.events import ActivationId
+from casehub.inputs import NEVER, Input, TimerDue
 from casehub.spi import CommitResult, Committed, Turn
-from casehub.task_events import HumanTaskEnded
 
 T = TypeVar("T")
 
@@ -48,7 +35,6 @@ BATCH: Final = 16
 """Inputs that a pump takes before it commits."""
 SLICE: Final = 0.001
 """Seconds after which a pump lets the event loop go round."""
-Work = Attempt | Asking
 _ALL_WELL: Final = frozenset({Committed})
 
 
@@ -56,18 +42,18 @@ class Pump:
     """The inbox of a case and the role of working it."""
 
     __slots__ = (
-        "_asking",
         "_idle",
         "_lap",
         "_taken",
         "_uncommitted",
-        "_waiters",
+        "asking",
         "attempts",
         "inbox",
         "live",
         "pumping",
         "runtime",
         "visitors",
+        "waiters",
     )
 
     def __init__(self, live: LiveCase, runtime: Runtime, idle: Callable[[Pump], None]) -> None:
@@ -79,10 +65,10 @@ class Pump:
         self.pumping = False
         self.attempts: dict[ActivationId, Attempt] = {}
         self.visitors = 0
-        self._asking: Asking | None = None
+        self.asking: Asking | None = None
         self._taken: Sequence[tuple[Ticket, Turn]] = ()
         self._uncommitted = False
-        self._waiters = Waiters(runtime)
+        self.waiters = Waiters(runtime)
 
     # ---- from outside
 
@@ -115,26 +101,26 @@ class Pump:
         """Look at the case as last committed."""
         if not self._uncommitted:
             return look(self.live)
-        (seen,) = await self._visit(self._waiters.until(lambda live: (look(live),)))
+        (seen,) = await self._visit(self.waiters.until(lambda live: (look(live),)))
         return seen
 
     async def until(self, test: Callable[[LiveCase], T | None]) -> T:
         """Wait until `test` of the committed case gives something; what it raises comes through."""
         if not self._uncommitted and (answer := test(self.live)) is not None:
             return answer
-        return await self._visit(self._waiters.until(test))
+        return await self._visit(self.waiters.until(test))
 
     async def unwound(self) -> None:
         """Wait until nothing that this pump started runs any more; who waits for people is not waited for."""
         while self.attempts:
             for attempt in self.attempts.values():
                 attempt.let_go()
-            await self._waiters.woken()
+            await self.waiters.woken()
 
     async def committed(self) -> None:
         """Wait until the inbox is empty and what was taken is committed."""
         while self.pumping:
-            await self._waiters.woken()
+            await self.waiters.woken()
 
     async def _visit(self, wait: Awaitable[T]) -> T:
         self.visitors += 1
@@ -151,12 +137,12 @@ class Pump:
     @property
     def busy(self) -> bool:
         """Whether something runs, waits to run, or is waited for; a worker that waits for people does not run."""
-        runs = self.pumping or self.inbox or self._asking or self.visitors
+        runs = self.pumping or self.inbox or self.asking or self.visitors
         return bool(runs) or any(not attempt.parked for attempt in self.attempts.values())
 
     def forget_waiters(self, error: Exception) -> None:
         """Tell whoever waits that nobody will answer."""
-        self._waiters.refuse(error)
+        self.waiters.refuse(error)
         for ticket in (*(ticket for ticket, _ in self._taken), *self.inbox):
             if ticket.taken is not None:
                 ticket.refuse(error)
@@ -165,8 +151,8 @@ class Pump:
         """Cancel everything that runs, for good: the log knows what to run again."""
         for attempt in self.attempts.values():
             attempt.call_off()
-        if self._asking is not None:
-            self._asking.call_off()
+        if self.asking is not None:
+            self.asking.call_off()
 
     # ---- the role
 
@@ -194,7 +180,7 @@ class Pump:
     def _give_role_up(self) -> None:
         self.pumping = False
         self.runtime.pumping -= 1
-        self._waiters.wake()
+        self.waiters.wake()
 
     async def _pump(self, scope: anyio.CancelScope, begun: Sequence[Work] = ()) -> None:
         self._lap = time.perf_counter()
@@ -245,10 +231,10 @@ class Pump:
         for each in work:
             if isinstance(each, Attempt):
                 self.attempts.pop(each.id, None)
-            elif self._asking is each:
-                self._asking = None
+            elif self.asking is each:
+                self.asking = None
         work.clear()
-        self._waiters.wake()
+        self.waiters.wake()
 
     async def _round(self) -> list[Work]:
         """Take a batch of inputs, commit their turns, and answer with what they start."""
@@ -289,62 +275,19 @@ class Pump:
                 state, timer = self.live.state, ticket.input.timer
                 self.runtime.wheel.taken(state.tenant, state.id, timer, state.timers.get(timer))
             ticket.answer(turn)
-        self._waiters.tell(self.live)
+        self.waiters.tell(self.live)
         return work
 
     def _started_by(self, turn: Turn, work: list[Work]) -> None:
         """What a committed turn starts and calls off."""
         self.runtime.turns += 1
         for event in turn.events:
-            act = _ACTS.get(type(event))
+            act = ACTS.get(type(event))
             if act is not None:
                 act(self, event, work)
         for due in turn.timers.values():
             if due is not None:
                 self.runtime.wheel.note(due)
-
-    def _begin(self, event: WorkerExecutionStarted, work: list[Work]) -> None:
-        live = self.live
-        activation = live.state.activations.get(event.activation)
-        if activation is None or activation.attempt != event.attempt:
-            return
-        binding = live.structure.bindings[activation.binding]
-        worker = binding.worker_named(activation.worker)
-        if not worker.runs:
-            return  # people do it, or cases of their own
-        # What it sees is what is committed, whatever comes before it runs.
-        view = live.view(self.runtime.bus.position) if worker.looks_in else None
-        questions = Questions(activation, self.submit, self._waiters.wake) if worker.looks_in else None
-        attempt = Attempt(activation, binding, worker, self.runtime.wheel, view, questions)
-        self.attempts[activation.id] = attempt
-        work.append(attempt)
-
-    def _count(self, event: WorkerExecutionFinished, work: list[Work]) -> None:
-        self.runtime.count(event.name)
-
-    def _fail(self, event: WorkerExecutionFinished, work: list[Work]) -> None:
-        self.runtime.count(event.name)
-        self.runtime.watch(self.live.structure, event)
-
-    def _cancel(self, event: WorkerExecutionCancelled | WorkerExecutionRerouted, work: list[Work]) -> None:
-        self._count(event, work)
-        running = self.attempts.get(event.activation)
-        if running is not None:
-            running.call_off()
-
-    def _begin_to_ask(self, event: DeliberationStarted, work: list[Work]) -> None:
-        deliberations = self.live.deliberations
-        if deliberations.under_way == event.deliberation and deliberations.question is not None:
-            self._asking = Asking(event, deliberations.question)
-            work.append(self._asking)
-
-    def _ask_no_more(self, event: DeliberationCancelled, work: list[Work]) -> None:
-        if self._asking is not None:
-            self._asking.call_off()
-
-    def _tell(self, event: HumanTaskEnded, work: list[Work]) -> None:
-        if event.ask and (lost := answered(event, self.attempts, self.live.state)):
-            self.post(Recover(activation=lost))
 
     # ---- work
 
@@ -366,7 +309,7 @@ class Pump:
             finally:
                 if self.attempts.get(work.id) is work:
                     del self.attempts[work.id]
-                self._waiters.wake()
+                self.waiters.wake()
         finally:
             self.runtime.working -= 1
 
@@ -374,8 +317,8 @@ class Pump:
         try:
             return await asking.run(self.live.loop, self.runtime.wheel)
         finally:
-            if self._asking is asking:
-                self._asking = None
+            if self.asking is asking:
+                self.asking = None
 
     async def _recover(
         self, taken: Sequence[tuple[Ticket, Turn]], results: Sequence[CommitResult] | None
@@ -385,16 +328,3 @@ class Pump:
         done, again = sort_out(self.live, taken, results)
         self.inbox.extendleft(reversed(again))
         return done
-
-
-_ACTS: Mapping[type[Event], Callable[[Pump, Any, list[Work]], None]] = {
-    WorkerExecutionStarted: Pump._begin,
-    **dict.fromkeys(subtypes(HumanTaskEnded), Pump._tell),
-    **dict.fromkeys(subtypes(WorkerExecutionFinished), Pump._count),
-    WorkerExecutionFailed: Pump._fail,
-    WorkerExecutionExpired: Pump._fail,
-    **dict.fromkeys((WorkerExecutionCancelled, WorkerExecutionRerouted), Pump._cancel),
-    DeliberationStarted: Pump._begin_to_ask,
-    DeliberationCancelled: Pump._ask_no_more,
-}
-"""What a pump does about a committed event, by the event's class."""
