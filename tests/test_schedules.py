@@ -146,7 +146,7 @@ async def test_killed_in_an_occurrence_it_is_run_again_and_what_was_missed_is_ca
     database = tmp_path / "cases.db"
     ended = subprocess.run(  # noqa: ASYNC221 - nothing else runs meanwhile
         [sys.executable, "-c", KILLED, str(database), catch_up, str(ROOT)],
-        capture_output=True, text=True, timeout=60, check=False,
+        capture_output=True, text=True, timeout=240, check=False,
     )  # fmt: skip
     assert ended.returncode == -signal.SIGKILL, ended.stderr
     clock = VirtualClock(START + timedelta(hours=4, minutes=30))
@@ -165,7 +165,7 @@ async def test_killed_in_an_occurrence_it_is_run_again_and_what_was_missed_is_ca
 
 async def until(explain: object, text: str) -> None:
     """Let the store's thread and the loop go on until a case says so."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(120):
         while text not in str((await explain())[0]):  # type: ignore[operator]  # a bound method
             await asyncio.sleep(0.001)
             await idle()

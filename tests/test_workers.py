@@ -186,7 +186,7 @@ async def test_a_sync_worker_that_blocks_holds_up_nobody() -> None:
     gate = threading.Event()
 
     def work(a: int) -> int:
-        assert gate.wait(5)
+        assert gate.wait(120)
         return a
 
     d = one(work)
@@ -359,7 +359,7 @@ async def test_a_case_goes_on_after_a_lone_worker_was_called_off_with_a_store_th
         await idle()
         clock.move("1s")
         await idle()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             assert (await case.completed())["done"] == 1
 
 
@@ -449,7 +449,7 @@ async def test_a_sync_worker_past_its_limit_is_left_behind_and_its_result_does_n
 
     def work(a: int) -> int:
         begun.set()
-        gate.wait(5)
+        gate.wait(120)
         ended.set()
         return 99
 
@@ -457,12 +457,12 @@ async def test_a_sync_worker_past_its_limit_is_left_behind_and_its_result_does_n
     clock = VirtualClock()
     async with CaseHub(d, clock=clock, store=Kept()) as hub:
         case = await hub.start(d, a=1)
-        await asyncio.to_thread(begun.wait, 5)
+        await asyncio.to_thread(begun.wait, 120)
         with hub.watch(WorkerExecutionExpired, after=0) as events:
             clock.move("30s")
             assert (await anext(events)).limit == 30.0
         gate.set()
-        await asyncio.to_thread(ended.wait, 5)
+        await asyncio.to_thread(ended.wait, 120)
         await idle()
         assert "done" not in await case.context()
 
@@ -473,21 +473,21 @@ async def test_the_time_of_a_sync_worker_does_not_run_while_it_waits_for_a_threa
     def work(a: int) -> int:
         if a == 1:
             begun.set()
-            gate.wait(5)
+            gate.wait(120)
         return a
 
     d = one(work, timeout="30s", retry=Retry(1))
     clock = VirtualClock()
     async with CaseHub(d, clock=clock, store=Kept(), executor=LocalExecutor(threads=1)) as hub:
         await hub.start(d, a=1)
-        await asyncio.to_thread(begun.wait, 5)
+        await asyncio.to_thread(begun.wait, 120)
         queued = await hub.start(d, a=2)
         await idle()
         with hub.watch(WorkerExecutionExpired, after=0) as events:
             clock.move("30s")
             await anext(events)  # the first, which has given its place to the second
         gate.set()
-        assert (await queued.completed(timeout="5s"))["done"] == 2
+        assert (await queued.completed(timeout="120s"))["done"] == 2
         assert await queued.log.query(WorkerExecutionExpired) == []
 
 
@@ -496,14 +496,14 @@ async def test_a_sync_worker_that_blocks_keeps_nobody_from_leaving_the_hub() -> 
 
     def work(a: int) -> int:
         begun.set()
-        gate.wait(5)
+        gate.wait(120)
         ended.set()
         return a
 
     d = one(work)
     async with CaseHub(d, store=Kept()) as hub:
         await hub.start(d, a=1)
-        await asyncio.to_thread(begun.wait, 5)
+        await asyncio.to_thread(begun.wait, 120)
     assert not ended.is_set()
     gate.set()
 

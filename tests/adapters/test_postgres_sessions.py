@@ -99,7 +99,7 @@ async def test_cases_go_on_over_sessions_that_are_ended_under_them(store: Postgr
             cases = [await hub.start(definition, a=10 * number + each) for each in range(10)]
             ended += end_sessions(store)
             for case in cases:
-                await asyncio.wait_for(case.completed(), 30)
+                await asyncio.wait_for(case.completed(), 120)
         position = await store.position()
         found = await store.query(EventQuery())
         assert [event.seq for event in found] == list(range(1, position + 1))
@@ -200,8 +200,8 @@ async def test_cases_wait_for_a_server_that_is_away_and_go_on_when_it_is_back(se
         await asyncio.sleep(0.2)
         assert not signal.done()
         await asyncio.to_thread(server.start)
-        await asyncio.wait_for(signal, 30)
-        assert (await asyncio.wait_for(waiting.completed(), 30))["c"] == 2
+        await asyncio.wait_for(signal, 120)
+        assert (await asyncio.wait_for(waiting.completed(), 120))["c"] == 2
     assert runs == [1, 2]
     async with CaseHub(definition, store=PostgresStore(server.url)) as hub:
         assert await hub.log.position() == await hub.store.log.position() > 0

@@ -92,7 +92,7 @@ def held_writer(monkeypatch: pytest.MonkeyPatch) -> Iterator[Held]:
     def waiting(self: SQLiteDatabase, group: Sequence[Request]) -> None:
         held.sizes.append(len(group))
         loop.call_soon_threadsafe(held.taken.set)
-        assert held.go.wait(30)
+        assert held.go.wait(120)
         write(self, group)
 
     monkeypatch.setattr(SQLiteDatabase, "write", waiting)
@@ -358,7 +358,7 @@ async def test_in_an_idle_moment_the_wal_moves_into_the_database(
     monkeypatch.setattr(SQLiteDatabase, "checkpoint", noticed)
     async with opened(store):
         await committed(store, Writing("c1").turn(ContextChanged(facts={"a": "x" * 100_000})))
-        await asyncio.wait_for(moved.wait(), 30)
+        await asyncio.wait_for(moved.wait(), 120)
         assert size(path) > 100_000
 
 

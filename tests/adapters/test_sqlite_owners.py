@@ -165,7 +165,7 @@ def test_a_child_that_an_owner_forked_does_not_own_the_database_after_it(path: P
 
 def test_a_process_that_leaves_its_store_open_comes_to_its_end(path: Path) -> None:
     with process(OWNER, str(path), "leave") as (owner, _, _):
-        assert owner.wait(30) == 0
+        assert owner.wait(240) == 0
 
 
 # ---- readers

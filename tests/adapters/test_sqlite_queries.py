@@ -180,9 +180,9 @@ def fastest(question: Question, asking: Session, rounds: int = 60) -> float:
     """Seconds that the question takes, when nothing else is going on."""
     times = []
     for _ in range(rounds):
-        start = time.perf_counter()
+        start = time.thread_time()
         asking.ask(question)
-        times.append(time.perf_counter() - start)
+        times.append(time.thread_time() - start)
     return min(times)
 
 

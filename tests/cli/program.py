@@ -23,7 +23,7 @@ from casehub.cli import run
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
-PATIENCE = 40.0
+PATIENCE = 240.0
 """Seconds after which a program that has not ended is stuck."""
 
 

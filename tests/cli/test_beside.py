@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.cli.program import Gate, Program, Up
+from tests.cli.program import PATIENCE, Gate, Program, Up
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +84,7 @@ def test_a_case_is_watched_until_it_ends(shared: Program, up: Up) -> None:
     assert shared.inside("case", "cancel", "w1", "--reason", "enough").code == 0
     rest = [json.loads(line) for line in watching.stdout]
     watching.stdout.close()
-    assert watching.wait(20) == 0
+    assert watching.wait(PATIENCE) == 0
     assert rest[-1]["name"] == "CASE_CANCELLED"
     assert rest[-1]["body"]["reason"] == "enough"
 

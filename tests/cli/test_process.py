@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import signal
-import time
 
 import pytest
 
-from tests.cli.program import ROOT, Gate, Program
+from tests.cli.program import PATIENCE, ROOT, Gate, Program
 
 
 def test_a_signal_lets_running_workers_finish_and_then_ends_the_process(program: Program) -> None:
@@ -21,11 +20,11 @@ def test_a_signal_lets_running_workers_finish_and_then_ends_the_process(program:
         up.process.send_signal(signal.SIGTERM)
         watching.stdout.read()  # streams are closed first
         watching.stdout.close()
-        assert watching.wait(20) == 7
+        assert watching.wait(PATIENCE) == 7
         refused = program.inside("case", "cancel", "h")  # it listens on, to say so
         assert (refused.code, refused.err) == (7, "error: the worker process is stopping; ask again when it is back\n")
         worker.answer("a hole")
-        assert up.process.wait(20) == 0
+        assert up.process.wait(PATIENCE) == 0
         assert "stopped" in up.errors
     told = program.inside("case", "show", "h", "-o", "json").json
     assert (told["status"], told["facts"]["done"]) == ("COMPLETED", "a hole")
@@ -48,7 +47,7 @@ def test_workers_that_do_not_finish_in_time_are_called_off_and_run_again(program
             assert watching.stdout is not None
             last = [json.loads(line) for line in watching.stdout][-1]
             watching.stdout.close()
-            watching.wait(20)
+            watching.wait(PATIENCE)
             assert last["name"] == "CASE_COMPLETED"
             assert up.stop(signal.SIGINT) == 0
     attempts = program.inside("events", "list", "--type", "WORKER_EXECUTION_STARTED", "-o", "ndjson").lines
@@ -61,9 +60,7 @@ def test_a_worker_that_cannot_be_called_off_is_left_behind(program: Program) -> 
     with Gate(program.gate) as gate, program.up("stories:deaf", "--drain-timeout", "100ms") as up:
         program.inside("case", "start", "deaf", "--fact", "task=dig", "--id", "d")
         gate.next()
-        began = time.monotonic()
-        assert up.stop() == 0
-        assert time.monotonic() - began < 15  # 0.1 s for workers and 1 s for the rest; without a limit it would not end
+        assert up.stop() == 0  # without a limit of its own it would not end
 
 
 def test_a_second_signal_ends_it_at_once(program: Program) -> None:
@@ -117,7 +114,7 @@ def test_a_reader_that_has_seen_enough_ends_it_quietly(program: Program) -> None
     listing = program.begin("events", "list", "-o", "ndjson")
     assert listing.stdout is not None
     listing.stdout.close()
-    assert listing.wait(20) == 0
+    assert listing.wait(PATIENCE) == 0
     assert (program.folder / "errors").read_text() == ""
 
 
@@ -126,7 +123,7 @@ def test_an_interrupted_wait_leaves_the_case_where_it_is(program: Program) -> No
         starting = program.begin("case", "start", "stories:held", "task=dig", "--id", "h")
         gate.next()
         starting.send_signal(signal.SIGINT)
-        assert starting.wait(20) == 130
+        assert starting.wait(PATIENCE) == 130
         assert starting.stdout is not None
         assert starting.stdout.read() == ""
         starting.stdout.close()

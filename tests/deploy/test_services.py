@@ -139,7 +139,7 @@ def test_a_command_gets_the_url_and_the_server_is_gone_with_it() -> None:
     code = "import os, sys; print(os.environ['CASEHUB_TEST_POSTGRES_URL']); sys.exit(3)"
     ran = subprocess.run(
         [sys.executable, "-m", "deploy.services", "postgres", "--", sys.executable, "-c", code],
-        cwd=ROOT, capture_output=True, text=True, check=False, timeout=50,
+        cwd=ROOT, capture_output=True, text=True, check=False, timeout=240,
     )  # fmt: skip
     assert ran.returncode == 3, ran.stderr
     port = int(ran.stdout.strip().rpartition(":")[2].partition("/")[0])

@@ -45,25 +45,29 @@ async def test_jobs_one_after_another_need_one_task() -> None:
 
 
 async def test_jobs_at_once_run_at_once() -> None:
-    running = 0
+    tasks = list[asyncio.Task[Any]]()
+    all_run, go = asyncio.Event(), asyncio.Event()
 
-    async def job(scope: anyio.CancelScope, until: asyncio.Event) -> None:
-        nonlocal running
-        running += 1
-        await until.wait()
-        running -= 1
+    async def job(scope: anyio.CancelScope) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        tasks.append(task)
+        if len(tasks) == 2 * IDLE:
+            all_run.set()
+        await go.wait()
 
     async with pool() as jobs:
-        until = asyncio.Event()
         for _ in range(2 * IDLE):
-            jobs.spawn(job, until)
+            jobs.spawn(job)
+        await asyncio.wait_for(all_run.wait(), 60)
+        go.set()
+        for _ in range(10_000):
+            if sum(task.done() for task in tasks) == IDLE:
+                break
+            await asyncio.sleep(0)
         await rest()
-        assert running == 2 * IDLE
-        before = len(asyncio.all_tasks()) - 2 * IDLE
-        until.set()
-        await rest()
-        assert running == 0
-        assert len(asyncio.all_tasks()) == before + IDLE  # the others are let go
+        assert len(set(tasks)) == 2 * IDLE
+        assert sum(not task.done() for task in tasks) == IDLE  # the others are let go
 
 
 async def test_a_job_sees_the_context_of_the_pool_and_not_that_of_who_spawns_it() -> None:

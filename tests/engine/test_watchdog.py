@@ -12,8 +12,8 @@ from casehub.engine.watchdog import Watchdog
 
 
 def hold_the_loop_up(watchdog: Watchdog) -> None:
-    """Blocks until the watchdog has noticed, ten seconds at most."""
-    given_up = time.monotonic() + 10
+    """Blocks until the watchdog has noticed, a minute at most."""
+    given_up = time.monotonic() + 60
     while not watchdog.blocked and time.monotonic() < given_up:
         pass
 

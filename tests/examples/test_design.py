@@ -42,7 +42,7 @@ async def test_a_strategy_that_asks_the_log_works_the_same_workers_in_stages(des
         assert (await case.completed())["decision"] == "approve"
         (focus,) = await case.log.query(FocusChanged)
         assert (focus.focus, focus.because) == ("reliability", "{} in 7 days")
-        with anyio.fail_after(10):
+        with anyio.fail_after(120):
             watched = await design.watch(hub, case, seq=0)
     assert design.celebrated == ["intake", "review"]
     assert sorted(watched) == [

@@ -82,6 +82,6 @@ def test_an_example_prints_what_it_promises(name: str, capsys: pytest.CaptureFix
 def test_an_example_runs_from_any_folder(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-W", "error", str(EXAMPLES / "claim.py")],
-        cwd=tmp_path, capture_output=True, text=True, timeout=30, check=False,
+        cwd=tmp_path, capture_output=True, text=True, timeout=240, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stdout, done.stderr) == (0, "approve\n", "")

@@ -68,7 +68,7 @@ def test_a_failure_is_told_and_the_next_program_runs(source: str, facts: dict[st
     began = time.monotonic()
     with pytest.raises(ExpressionError, match=problem):
         jq.compiled(source, FACTS).compute(facts)
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 60
     assert jq.compiled(".amount", FACTS).compute({"amount": 1}) == 1
 
 

@@ -175,7 +175,7 @@ def test_a_command_without_the_extra_names_it(program: Program) -> None:
     )
     ended = subprocess.run(
         [sys.executable, "-c", code],
-        cwd=program.folder, env=program.environment(), capture_output=True, text=True, timeout=60, check=False,
+        cwd=program.folder, env=program.environment(), capture_output=True, text=True, timeout=240, check=False,
     )  # fmt: skip
     assert ended.returncode == 1
     assert "pip install 'casehub[xes]'" in ended.stderr

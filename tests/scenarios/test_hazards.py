@@ -538,7 +538,7 @@ def test_the_hash_seed_of_the_process_changes_no_decision_and_no_structure() -> 
         for seed in ("1", "2", "77")
     ]
     for process in running:
-        out, _ = process.communicate(timeout=30)
+        out, _ = process.communicate(timeout=240)
         assert process.returncode == 0
         traces.add(out)
     assert len(traces) == 1

@@ -75,8 +75,8 @@ async def told(store: str) -> list[Any]:
 
 
 async def _there(hub: CaseHub, task: str) -> None:
-    """Wait for a task, ten seconds at most."""
-    for _ in range(1_000):
+    """Wait for a task, two minutes at most."""
+    for _ in range(12_000):
         if await hub.store.log.tasks(TaskQuery(task=TaskId(task))):
             return
         await asyncio.sleep(0.01)

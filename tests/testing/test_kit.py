@@ -103,12 +103,12 @@ async def test_facts_are_started_with_by_keyword_or_in_a_mapping() -> None:
             assert dict(await case.context()) == {"by": "Ada", "given": 2}
 
 
-async def test_a_kit_starts_in_less_than_50_ms() -> None:
+async def test_a_kit_starts_in_less_than_50_ms_of_processor_time() -> None:
     taken = []
     for _ in range(5):
-        began = time.perf_counter()
+        began = time.process_time()
         async with CaseTestKit(chain()):
-            taken.append(time.perf_counter() - began)
+            taken.append(time.process_time() - began)
     assert min(taken) < 0.05
 
 
