@@ -9,55 +9,43 @@ from __future__ import annotations
 
 import asyncio
 import random
-import warnings
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar, overload
 
-import anyio
-import structlog
-from anyio.abc import TaskGroup
-
-from casehub.brakes import Brakes, found_in
-from casehub.bus import Bus, Subscription
+from casehub.brakes import Brakes
+from casehub.bus import Subscription
 from casehub.case import Case
 from casehub.deadletters import DeadLetters
 from casehub.definition import CaseDefinition
 from casehub.durations import Duration, duration
 from casehub.engine.executor import LocalExecutor
-from casehub.engine.pool import TaskPool
 from casehub.engine.pump import Pump
 from casehub.engine.runtime import Runtime
-from casehub.engine.timers import TimerWheel
 from casehub.envelope import is_case_id, new_case_id
 from casehub.errors import HubClosedError, InputRefusedError, SettingsError, did_you_mean
 from casehub.events import CaseId, Event
-from casehub.family import Family
 from casehub.inputs import Start
 from casehub.lifecycle import CaseStatus
 from casehub.lookup import clock_of, store_of
 from casehub.loops import Loops, loops_of
-from casehub.metrics import observe
 from casehub.migration import Migration, migrate
+from casehub.opening import Composition, Opened, opened
 from casehub.quarantines import Quarantines
 from casehub.query import CaseQuery, CaseSummary, EventLog, check_kinds
 from casehub.residents import Residents
-from casehub.resources import Opener, open_resources
-from casehub.spi import CaseStore, Clock, Executor, LoopControl, Volatile
+from casehub.resources import Opener
+from casehub.spi import CaseStore, Clock, Executor, LoopControl
 from casehub.structure import Structure, link, started_with, with_sub_cases
 from casehub.subscribers import Handler, Subscriber
 from casehub.validation import build
 from casehub.values import apart
 from casehub.worklist import Worklist
 
-log = structlog.get_logger("casehub.hub")
 E = TypeVar("E", bound=Event)
 E2 = TypeVar("E2", bound=Event)
 E3 = TypeVar("E3", bound=Event)
 
-HAND_ON: Final = 5.0
-"""Seconds that subscribers get, when a hub is left in peace, for what has been committed."""
 NOT_OPEN: Final = "the hub is not open: use it inside 'async with CaseHub(...) as hub:'"
 
 
@@ -89,23 +77,28 @@ class CaseHub:
         resume: bool = True,
     ) -> None:
         self.definitions = with_sub_cases(definitions)
-        self.structures: dict[str, Structure] = {name: build(each) for name, each in self.definitions.items()}
+        self.structures = {name: build(each) for name, each in self.definitions.items()}
         link(self.structures)
-        self._loops = loops_of(loop, self.structures)
-        self.store: CaseStore = store_of(store) if isinstance(store, str) else store
-        self.clock: Clock = clock or clock_of("system")
+        self._parts = Composition(
+            definitions=self.definitions,
+            structures=self.structures,
+            loops=loops_of(loop, self.structures),
+            store=store_of(store) if isinstance(store, str) else store,
+            clock=clock or clock_of("system"),
+            executor=executor or LocalExecutor(),
+            chance=random.Random(seed),  # noqa: S311 - jitter, no secret
+            replaced=dict(resources or {}),
+            tenant=tenant,
+            resident=resident,
+            resumes=resume,
+        )
+        self.store: CaseStore = self._parts.store
+        self.clock: Clock = self._parts.clock
         self.tenant = tenant
-        self.tasks = Worklist(self)  # what people have to do
-        self._executor = executor or LocalExecutor()
-        self._replaced = dict(resources or {})
-        self._chance = random.Random(seed)  # noqa: S311 - jitter, no secret
-        self._resident = resident
         self.resumes = resume
-        self._residents: Residents | None = None
+        self.tasks = Worklist(self)  # what people have to do
         self.subscribers: list[Subscriber[Any]] = []
-        self._stack = AsyncExitStack()
-        self._group: TaskGroup | None = None
-        self._runtime: Runtime | None = None
+        self._opened: Opened | None = None
         self._event_loop: asyncio.AbstractEventLoop | None = None
 
     # ---- life
@@ -115,84 +108,16 @@ class CaseHub:
             self._event_loop = asyncio.get_running_loop()
         except RuntimeError:
             raise SettingsError("CaseHub runs on asyncio, as its drivers do; use anyio's asyncio backend") from None
-        if self._runtime is not None:
+        if self._opened is not None:
             raise HubClosedError("a hub is entered once; make another one")
-        async with AsyncExitStack() as opening:
-            bus = Bus(self.store.log, tenant=self.tenant)
-            await self.store.open(bus.publish)
-            opening.push_async_callback(self.store.close)
-            bus.position = await self.store.log.position()
-            brake, ward = await found_in(self.store, self.tenant, self.clock.now(), self.structures)
-            resources = await open_resources(self.definitions, self._replaced, opening)
-            opening.callback(self._end)  # once nothing runs any more, and before what it used is closed
-            group = await opening.enter_async_context(anyio.create_task_group())
-            wheel = TimerWheel(self.clock, self.store)
-            runtime = Runtime(
-                store=self.store,
-                bus=bus,
-                clock=self.clock,
-                wheel=wheel,
-                executor=self._executor,
-                spawn=TaskPool(group).spawn,
-                chance=self._chance,
-                resources=resources,
-                brake=brake,
-                ward=ward,
-            )
-            residents = Residents(
-                runtime, self.structures, self._loops, self.tenant, self._resident, asked_only=not self.resumes
-            )
-            self._group, self._runtime, self._residents = group, runtime, residents
-            opening.callback(observe(runtime, residents))
-            runtime.watchdog.start()
-            opening.callback(runtime.watchdog.stop)
-            group.start_soon(wheel.run, residents.timer_due)
-            if any(each.children for each in self.structures.values()):
-                family = Family(runtime, residents, self.structures)
-                self.subscribers.append(await family.begin(group.start_soon, durable=self.resumes))
-            for subscriber in self.subscribers:
-                group.start_soon(subscriber.run, bus, self.store, self.tenant)
-            if self.resumes:
-                group.start_soon(residents.resume)
-            self._stack = opening.pop_all()
+        self._opened = await opened(self._parts, self.subscribers)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
-        runtime, residents, group = self.runtime, self._residents_now, self._group
-        runtime.draining = True
-        residents.call_off()
-        runtime.bus.close()
-        cancelled: asyncio.CancelledError | None = None
-        try:
-            if error is None:
-                with anyio.move_on_after(HAND_ON):
-                    for subscriber in self.subscribers:
-                        await subscriber.ended.wait()
-        except asyncio.CancelledError as late:
-            kind, error, trace = type(late), (cancelled := late), late.__traceback__
-        # Counted once it has been handed on what ended: sub-cases are called off by then.
-        lost = residents.open_cases() if isinstance(self.store, Volatile) else ()
-        if group is not None:
-            group.cancel_scope.cancel()
-        # What the block raised is its own and passes by the task group; only a cancellation has to go through it.
-        passing = (kind, error, trace) if isinstance(error, asyncio.CancelledError) else (None, None, None)
-        if await self._stack.__aexit__(*passing):
-            raise HubClosedError(
-                "the hub was stopped from within: a task of it ended by a CancelledError that nobody had asked for; "
-                "find what raises it"
-            ) from error
-        if cancelled is not None:
-            raise cancelled
-        if lost and error is None:
-            _warn_of(lost)
+        await self._here.close(kind, error, trace, self.subscribers)
         return None
-
-    def _end(self) -> None:
-        if self._residents is not None:
-            self._residents.forget()
-        self._group = None
 
     async def drain(self, limit: Duration = "30s") -> bool:
         """Start nothing new, and wait up to `limit` for what runs; whether all of it came to its end.
@@ -213,19 +138,24 @@ class CaseHub:
     @property
     def runtime(self) -> Runtime:
         """What runs. Raises `HubClosedError` outside of `async with`."""
-        if self._runtime is None or self._group is None:
+        if self._opened is None or self._opened.runtime.closed:
             raise HubClosedError(NOT_OPEN)
-        return self._runtime
+        return self._opened.runtime
 
     @property
-    def _residents_now(self) -> Residents:
-        if self._residents is None or self._group is None:
+    def _here(self) -> Opened:
+        """The open hub, for whoever is on its event loop."""
+        if self._opened is None or self._opened.runtime.closed:
             raise HubClosedError(NOT_OPEN)
         if asyncio._get_running_loop() is not self._event_loop:
             raise HubClosedError(
                 "the hub is open on another event loop; call it there: asyncio.run_coroutine_threadsafe(..., its_loop)"
             )
-        return self._residents
+        return self._opened
+
+    @property
+    def _residents_now(self) -> Residents:
+        return self._here.residents
 
     # ---- cases
 
@@ -307,7 +237,7 @@ class CaseHub:
 
     def loop_of(self, definition: CaseDefinition | str) -> LoopControl:
         """The loop control that cases of a definition start with. Raises `SettingsError` for an unknown definition."""
-        return self._loops[self._structure(definition).name]
+        return self._parts.loops[self._structure(definition).name]
 
     def steer(self, case_id: str, loop: LoopControl) -> None:
         """Give one case, before it starts, a loop control of its own, for as long as this hub is open."""
@@ -343,8 +273,8 @@ class CaseHub:
             if durable is not None and any(each.durable == durable for each in self.subscribers):
                 raise SettingsError(f"two subscribers are called {durable!r}; a durable one needs a name of its own")
             self.subscribers.append(subscriber)
-            if self._group is not None and self._runtime is not None:
-                self._group.start_soon(subscriber.run, self._runtime.bus, self.store, self.tenant)
+            if self._opened is not None and not self._opened.runtime.closed:
+                self._opened.group.start_soon(subscriber.run, self._opened.runtime.bus, self.store, self.tenant)
             return handler
 
         return subscribe
@@ -390,11 +320,3 @@ class CaseHub:
                 f"this hub has no definition {name!r}; {did_you_mean(name, self.structures)} (pass it to CaseHub)"
             )
         return structure
-
-
-def _warn_of(cases: Sequence[CaseId]) -> None:
-    warnings.warn(
-        f"{len(cases)} open case(s) are lost with this hub's memory store, {cases[0]} among them; "
-        "give store='sqlite:///cases.db' to keep them",
-        stacklevel=3,
-    )

@@ -247,7 +247,7 @@ async def test_outside_of_its_block_a_hub_says_how_to_use_it() -> None:
             await hub.case("x").status()
         with pytest.raises(HubClosedError, match="the hub is not open"):
             hub.watch(Event)
-        if hub._runtime is None:  # the second time round it has been left
+        if hub._opened is None:  # the second time round it has been left
             async with hub:
                 pass
 

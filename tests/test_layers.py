@@ -89,6 +89,7 @@ LAYERS = {
         "casehub.loops",
         "casehub.metrics",
         "casehub.migration",
+        "casehub.opening",
         "casehub.patience",
         "casehub.quarantines",
         "casehub.record",

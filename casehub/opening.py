@@ -1,0 +1,152 @@
+"""A hub while it is entered: what it is composed of, put to work in order, and everything that runs, brought to its end."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import warnings
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Final
+
+import anyio
+from anyio.abc import TaskGroup
+
+from casehub.brakes import found_in
+from casehub.bus import Bus
+from casehub.definition import CaseDefinition
+from casehub.engine.pool import TaskPool
+from casehub.engine.runtime import Runtime
+from casehub.engine.timers import TimerWheel
+from casehub.errors import HubClosedError
+from casehub.events import CaseId
+from casehub.family import Family
+from casehub.metrics import observe
+from casehub.residents import Residents
+from casehub.resources import Opener, open_resources
+from casehub.spi import CaseStore, Clock, Executor, LoopControl, Volatile
+from casehub.structure import Structure
+from casehub.subscribers import Subscriber
+
+HAND_ON: Final = 5.0
+"""Seconds that subscribers get, when a hub is left in peace, for what has been committed."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Composition:
+    """What a hub is composed of.
+
+    `chance`: of the jitter of retries; `replaced`: values for resources, instead of opening them; `resident`: how many
+    cases that wait stay in memory; `resumes`: whether it works what is open in the store, unasked.
+    """
+
+    definitions: Mapping[str, CaseDefinition]
+    structures: Mapping[str, Structure]
+    loops: Mapping[str, LoopControl]
+    store: CaseStore
+    clock: Clock
+    executor: Executor
+    chance: random.Random
+    replaced: Mapping[Opener, Any]
+    tenant: str
+    resident: int
+    resumes: bool
+
+
+@dataclass(slots=True)
+class Opened:
+    """What runs of a hub."""
+
+    runtime: Runtime
+    residents: Residents
+    group: TaskGroup
+    stack: AsyncExitStack
+
+    async def close(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+        subscribers: Sequence[Subscriber[Any]],
+    ) -> None:
+        """Bring everything to its end and close what was opened. `error`: what the block of the hub raised.
+
+        Raises `HubClosedError` where something that ran stopped the hub from within.
+        """
+        runtime, residents = self.runtime, self.residents
+        runtime.draining = True
+        residents.call_off()
+        runtime.bus.close()
+        cancelled: asyncio.CancelledError | None = None
+        try:
+            if error is None:
+                with anyio.move_on_after(HAND_ON):
+                    for subscriber in subscribers:
+                        await subscriber.ended.wait()
+        except asyncio.CancelledError as late:
+            kind, error, trace = type(late), (cancelled := late), late.__traceback__
+        # Counted once it has been handed on what ended: sub-cases are called off by then.
+        lost = residents.open_cases() if isinstance(runtime.store, Volatile) else ()
+        self.group.cancel_scope.cancel()
+        # What the block raised is its own and passes by the task group; only a cancellation has to go through it.
+        passing = (kind, error, trace) if isinstance(error, asyncio.CancelledError) else (None, None, None)
+        if await self.stack.__aexit__(*passing):
+            raise HubClosedError(
+                "the hub was stopped from within: a task of it ended by a CancelledError that nobody had asked for; "
+                "find what raises it"
+            ) from error
+        if cancelled is not None:
+            raise cancelled
+        if lost and error is None:
+            _warn_of(lost)
+
+
+async def opened(parts: Composition, subscribers: list[Subscriber[Any]]) -> Opened:
+    """Open what a hub is composed of, and start what runs; what passes on between cases joins the subscribers."""
+    store, tenant, structures = parts.store, parts.tenant, parts.structures
+    async with AsyncExitStack() as opening:
+        bus = Bus(store.log, tenant=tenant)
+        await store.open(bus.publish)
+        opening.push_async_callback(store.close)
+        bus.position = await store.log.position()
+        brake, ward = await found_in(store, tenant, parts.clock.now(), structures)
+        resources = await open_resources(parts.definitions, parts.replaced, opening)
+        group = anyio.create_task_group()
+        wheel = TimerWheel(parts.clock, store)
+        runtime = Runtime(
+            store=store,
+            bus=bus,
+            clock=parts.clock,
+            wheel=wheel,
+            executor=parts.executor,
+            spawn=TaskPool(group).spawn,
+            chance=parts.chance,
+            resources=resources,
+            brake=brake,
+            ward=ward,
+        )
+        residents = Residents(runtime, structures, parts.loops, tenant, parts.resident, asked_only=not parts.resumes)
+        opening.callback(residents.forget)  # once nothing runs any more, and before what it used is closed
+        await opening.enter_async_context(group)
+        opening.callback(observe(runtime, residents))
+        runtime.watchdog.start()
+        opening.callback(runtime.watchdog.stop)
+        group.start_soon(wheel.run, residents.timer_due)
+        if any(each.children for each in structures.values()):
+            family = Family(runtime, residents, structures)
+            subscribers.append(await family.begin(group.start_soon, durable=parts.resumes))
+        for subscriber in subscribers:
+            group.start_soon(subscriber.run, bus, store, tenant)
+        if parts.resumes:
+            group.start_soon(residents.resume)
+        return Opened(runtime, residents, group, opening.pop_all())
+
+
+def _warn_of(cases: Sequence[CaseId]) -> None:
+    warnings.warn(
+        f"{len(cases)} open case(s) are lost with this hub's memory store, {cases[0]} among them; "
+        "give store='sqlite:///cases.db' to keep them",
+        stacklevel=4,
+    )
