@@ -10,17 +10,18 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar, Unpack, overload
 
-from casehub.activities import COMPLETE, Activity, Value, activity_of
-from casehub.binding import Binding, On, Worker, trigger_of
-from casehub.declared import declared, name_of, named_types, offered_by
+from casehub.activities import COMPLETE, Value, activity_of
+from casehub.binding import On, Worker
+from casehub.declarations import Declarations
+from casehub.declared import name_of, named_types, offered_by
 from casehub.durations import Duration, duration
 from casehub.each import of_an_element, of_the_whole, whole
 from casehub.errors import Problem
 from casehub.gate import Gate
 from casehub.goals import Goal, GoalExpression, Milestone, as_expression
 from casehub.humantask import HumanTask
-from casehub.policies import UNREPEATED, Budget, Limits, OnOutcome, PolicyOptions, policy_of
-from casehub.sentry import Guard, Sentry, as_sentry
+from casehub.policies import UNREPEATED, Budget, Limits, PolicyOptions
+from casehub.sentry import Guard
 from casehub.stage import Stage, StageFault
 from casehub.subcase import Rest, SubCase, is_several
 from casehub.wiring import WiringError, namespace_of_caller
@@ -31,7 +32,7 @@ H = TypeVar("H", bound=Callable[..., HumanTask[Any]])
 T = TypeVar("T")
 
 
-class CaseDefinition:
+class CaseDefinition(Declarations):
     """A kind of case.
 
     - `goal`: what completes it: the name of a goal or fact, or an expression (`all_of`, `any_of`) of such names;
@@ -63,6 +64,7 @@ class CaseDefinition:
         strict: bool = True,
         title: str = "",
     ) -> None:
+        super().__init__()
         self.name = name
         self.title = title or name
         self.completion = None if goal is None else as_expression(goal)
@@ -75,17 +77,7 @@ class CaseDefinition:
         self.limits = limits or Limits()
         self.protected = frozenset(protected)
         self.strict = strict
-        self.workers: list[Worker] = []
-        self.bindings: list[Binding] = []
-        self.milestones: list[Milestone] = []
-        self.goals: list[Goal] = []
-        self.stages: list[Stage] = []
         self.sub_cases: dict[str, CaseDefinition] = {}
-        self.returned: dict[str, Any] = {}
-        self.resources: dict[str, tuple[Any, Callable[[], AsyncIterator[Any]]]] = {}
-        self.activities: list[Activity] = []
-        self.flags: list[str] = []
-        self.problems: list[Problem] = []
         self.done_when = None if done_when is None else self._guard("done_when", done_when, namespace_of_caller())
 
     def __repr__(self) -> str:
@@ -340,17 +332,7 @@ class CaseDefinition:
             except WiringError as error:
                 self._problem(f"worker {worker.name!r}", error)
                 return
-        self.workers.append(worker)
-        if not worker.capability:
-            self._bind(worker.name, (worker,), when, on, policy, namespace)
-        elif lost := [*policy, *(["when"] if when is not None else ()), *(["on"] if on else ())]:
-            self.problems.append(
-                Problem(
-                    f"worker {worker.name!r}",
-                    f"has a capability, and {', '.join(lost)} would be of its binding",
-                    f"give that to binding(..., capability={worker.capability!r})",
-                )
-            )
+        self._collect(worker, when, on, policy, namespace)
 
     def _split(self, worker: Worker, each: str, policy: PolicyOptions, namespace: Mapping[str, Any]) -> Worker:
         """The worker that starts a sub-case an element, each worked by this one. Raises `WiringError`."""
@@ -360,40 +342,3 @@ class CaseDefinition:
         part._declare(replace(worker, capability=""), None, (), of_an_element(worker, policy), namespace)
         self.sub_cases[part.name] = part
         return starter
-
-    def _worker(
-        self, function: Callable[..., Any], name: str | None, writes: str | Sequence[str] | None, capability: str,
-        namespace: Mapping[str, Any], *, people: bool = False, sub_case: Callable[[Any], SubCase] | None = None,
-        gate: Gate[Any] | None = None,
-    ) -> Worker | None:  # fmt: skip
-        name = name or name_of(function)
-        try:
-            found = declared(function, name, writes, capability, namespace, people=people, sub_case=sub_case, gate=gate)
-        except WiringError as error:
-            self._problem(f"worker {name!r}", error)
-            return None
-        if found.unsaid:
-            self.problems.append(
-                Problem(f"worker {name!r}", "its return annotation does not say which facts it writes", "give writes=")
-            )
-        self.returned[name] = found.returns
-        return found.worker
-
-    def _bind(
-        self, name: str, workers: tuple[Worker, ...], when: Guard | None, on: On | Sequence[On],
-        policy: PolicyOptions, namespace: Mapping[str, Any],
-    ) -> None:  # fmt: skip
-        guard = None if when is None else self._guard(f"binding {name!r}", when, namespace)
-        if any(worker.form is not None for worker in workers):  # people are not asked again unless somebody says so
-            policy = {"on_expired": OnOutcome.FAULT_ITEM, **policy}
-        self.bindings.append(Binding(name, workers, guard, trigger_of(on), policy_of(policy)))
-
-    def _guard(self, subject: str, guard: Guard, namespace: Mapping[str, Any]) -> Sentry | None:
-        try:
-            return as_sentry(guard, namespace)
-        except WiringError as error:
-            self._problem(subject, error)
-            return None
-
-    def _problem(self, subject: str, error: WiringError) -> None:
-        self.problems.append(Problem(subject, str(error), error.remedy))

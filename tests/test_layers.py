@@ -19,6 +19,7 @@ LAYERS = {
         "casehub.binding",
         "casehub.context",
         "casehub.decision",
+        "casehub.declarations",
         "casehub.declared",
         "casehub.definition",
         "casehub.deliberations",
