@@ -5,7 +5,6 @@ The index from a fact to what reads it is why a change costs what it touches and
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any, NotRequired, Required, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -30,6 +29,7 @@ from casehub.schedule import Schedule
 from casehub.sentry import Present, Sentry, milestones_in
 from casehub.stage import Stage, parents
 from casehub.values import ABSENT, FactType, Plain
+from casehub.versions import version_of
 from casehub.wiring import Source, Wires, WiringError
 
 N = TypeVar("N")
@@ -145,7 +145,7 @@ def structure_of(definition: CaseDefinition, execution: type, view: type) -> tup
     structure = Structure(
         definition=definition,
         name=definition.name,
-        hash=_hash(definition, bindings, milestones, goals),
+        hash=version_of(definition, bindings, milestones, goals),
         bindings=named,
         milestones={milestone.name: milestone for milestone in milestones},
         goals={goal.name: goal for goal in goals},
@@ -328,39 +328,6 @@ def _stage(stage: Stage, wires: Wires, problems: list[Problem]) -> Stage:
 
 def _goal(goal: Goal, wires: Wires, problems: list[Problem]) -> Goal:
     return replace(goal, when=_sentry(goal.when, wires, f"goal {goal.name!r}", problems))
-
-
-def _hash(definition: CaseDefinition, bindings: list[Binding], milestones: list[Milestone], goals: list[Goal]) -> str:
-    lines = [
-        definition.name,
-        str(definition.completion),
-        str(definition.done_when),
-        str(definition.limits),
-        str(definition.budget),
-    ]
-    lines += [f"{b.name} {[_named(w) for w in b.workers]} {b.when} {b.on} {_without_functions(b)}" for b in bindings]
-    lines += [f"{w.name} {w.computes}" for b in bindings for w in b.workers if w.computes]
-    lines += [f"{m.name} {m.when} {m.entry} {m.sla}" for m in milestones]
-    lines += [f"{g.name} {g.when} {g.failure}" for g in goals]
-    lines += [
-        f"{s.name} {s.members} {s.entry} {s.exit} {sorted(s.optional)} {sorted(s.companions)} {s.autocomplete} {s.on_fault} {s.manual}"
-        for s in definition.stages
-    ]
-    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
-
-
-def _named(worker: Worker) -> tuple[object, ...]:
-    named = (worker.name, worker.reads, worker.writes, worker.capability)
-    if worker.sub_case is not None:
-        return (*named, str(worker.sub_case))
-    if worker.gate is not None:
-        return (*named, str(worker.gate))
-    return named if worker.form is None else (*named, "people")
-
-
-def _without_functions(binding: Binding) -> str:
-    policy = binding.policy
-    return f"{policy.refire} {policy.limit} {policy.merge.__name__} {policy.retry} {policy.timeout} {policy.outcomes} {policy.estimate} {policy.budget}{policy.quarantine or ''}"
 
 
 def started_with(structure: Structure, facts: Mapping[str, Any]) -> dict[str, Plain]:

@@ -54,6 +54,7 @@ LAYERS = {
         "casehub.tasks",
         "casehub.timers",
         "casehub.values",
+        "casehub.versions",
         "casehub.wiring",
     ),
     "rules": (
@@ -79,6 +80,7 @@ LAYERS = {
         "casehub.control_cases",
         "casehub.control_server",
         "casehub.control_tasks",
+        "casehub.control_verbs",
         "casehub.deadletters",
         "casehub.export",
         "casehub.fact_history",
