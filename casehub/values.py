@@ -8,7 +8,6 @@ read is never shared with what is stored, and nothing in a log names a class.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,19 +18,16 @@ from typing import Annotated, Any, Final, Generic, TypeVar, Union, get_args, get
 from pydantic import PydanticSchemaGenerationError, PydanticUserError, TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError, to_json
 
-from casehub.errors import FactError, LimitError, did_you_mean
+from casehub.errors import FactError, did_you_mean
+from casehub.plain import MAX_DEPTH as MAX_DEPTH  # noqa: PLC0414 - what a fact's value may be is asked of this module
+from casehub.plain import MAX_SIZE as MAX_SIZE  # noqa: PLC0414
+from casehub.plain import Plain as Plain  # noqa: PLC0414
+from casehub.plain import check_size
+from casehub.plain import copy as copy  # noqa: PLC0414
+from casehub.plain import plain as plain  # noqa: PLC0414
+from casehub.plain import same as same  # noqa: PLC0414
 
 T_co = TypeVar("T_co", covariant=True)
-
-Plain = None | bool | int | float | str | list[Any] | dict[str, Any]
-"""A JSON value in Python's own types."""
-
-MAX_DEPTH: Final = 64
-"""Deepest nesting of a value."""
-MAX_INTEGER: Final = 10**64
-"""Integers of a larger magnitude are refused: other systems that read the log could not."""
-MAX_SIZE: Final = 1_048_576
-"""Largest value, in characters and items, counted while it is made plain."""
 
 _SCALARS: Final = frozenset({str, int, float, bool, NoneType})
 
@@ -50,96 +46,6 @@ class Absent(Enum):
 
 ABSENT: Final = Absent.ABSENT
 """A fact that is not there. Returned for a name, it deletes the fact; it is not `None`, which is a value."""
-
-
-def plain(value: object, where: str) -> Plain:
-    """`value` in Python's own JSON types, freshly made.
-
-    Subclasses of `dict`, `list`, `str`, `int` and `float` become these; a tuple becomes a list. Raises `FactError`
-    naming `where` for what JSON cannot hold (NaN, lone surrogates, NUL, other types, keys that are no strings,
-    cycles) and `LimitError` for what is too deep or too large.
-    """
-    kind = type(value)
-    if kind is str and value.isascii() and len(value) < MAX_SIZE and "\0" not in value:  # type: ignore[attr-defined, arg-type, operator]  # `kind` has narrowed it
-        return value  # type: ignore[return-value]  # a str
-    if kind is bool or value is None or (kind is int and -MAX_INTEGER < value < MAX_INTEGER):  # type: ignore[operator]  # as above
-        return value  # type: ignore[return-value]  # a bool, None or an int
-    return _walk(value, where, 0, [MAX_SIZE])
-
-
-def _walk(value: object, where: str, depth: int, left: list[int]) -> Plain:
-    if depth > MAX_DEPTH:
-        raise LimitError(
-            f"{where}: nested deeper than {MAX_DEPTH} levels, or a cycle; store a flatter value or a reference"
-        )
-    left[0] -= 1
-    result: Plain
-    if value is None or isinstance(value, bool):
-        result = value
-    elif isinstance(value, Enum):
-        raise FactError(
-            f"{where}: {value!r} is an enumeration member; annotate the fact with {type(value).__name__}, or store its value"
-        )
-    elif isinstance(value, str):
-        left[0] -= len(value)
-        result = _text(str(value), where)
-    elif isinstance(value, int):
-        if abs(value) >= MAX_INTEGER:
-            raise FactError(f"{where}: an integer of {len(hex(value)) * 1.2:.0f} or so digits; store it as text")
-        result = int(value)
-    elif isinstance(value, float):
-        if not math.isfinite(value):
-            raise FactError(f"{where}: {value} is not a JSON number; store None or text instead")
-        result = float(value)
-    elif type(value) is dict or isinstance(value, Mapping):
-        result = _items(value, where, depth, left) if left[0] > 0 else None
-    elif isinstance(value, (list, tuple)):
-        result = (
-            [_walk(item, f"{where}[{index}]", depth + 1, left) for index, item in enumerate(value)]
-            if left[0] > 0
-            else None
-        )
-    else:
-        raise FactError(
-            f"{where}: {type(value).__name__} is no JSON value; annotate the fact with its type "
-            "(a dataclass, a pydantic model, datetime, Decimal ...) so that it can be stored and read back"
-        )
-    if left[0] < 0:
-        raise LimitError(
-            f"{where}: larger than {MAX_SIZE:,} characters and items; store it elsewhere and keep a reference"
-        )
-    return result
-
-
-def _items(value: Mapping[Any, object], where: str, depth: int, left: list[int]) -> dict[str, Plain]:
-    """The items of a mapping. The short way for plain text under plain keys, of which most records are made."""
-    result: dict[str, Plain] = {}
-    for key, item in value.items():
-        name = key if type(key) is str and key.isascii() and "\0" not in key else _key(key, where)
-        if type(item) is str and item.isascii() and "\0" not in item and depth < MAX_DEPTH:
-            left[0] -= 1 + len(item)
-            result[name] = item
-        else:
-            result[name] = _walk(item, f"{where}.{key}", depth + 1, left)
-    return result
-
-
-def _text(value: str, where: str) -> str:
-    if "\0" in value:
-        raise FactError(f"{where}: text with a NUL character; remove it")
-    try:
-        value.encode()
-    except UnicodeEncodeError as error:
-        raise FactError(
-            f"{where}: text with a lone surrogate at position {error.start}; it is no valid Unicode"
-        ) from None
-    return value
-
-
-def _key(key: object, where: str) -> str:
-    if not isinstance(key, str):
-        raise FactError(f"{where}: the key {key!r} is {type(key).__name__}, and JSON keys are strings; convert it")
-    return _text(str(key), where)
 
 
 def check_confidence(given: object) -> float:
@@ -180,22 +86,6 @@ def without_confidence(annotation: Any) -> Any:
         parts = tuple(without_confidence(part) for part in get_args(annotation))
         return Any if Any in parts else Union[parts]  # noqa: UP007 - built from parts at run time
     return annotation
-
-
-def copy(value: Plain) -> Plain:
-    """A plain value that shares nothing mutable with `value`."""
-    if isinstance(value, dict):
-        return {key: copy(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [copy(item) for item in value]
-    return value
-
-
-def same(one: Plain | Absent, other: Plain | Absent) -> bool:
-    """Whether two plain values are one and the same JSON: 1, 1.0 and true are three."""
-    if type(one) is not type(other) or one != other:
-        return False
-    return not isinstance(one, list | dict) or to_json(one) == to_json(other)
 
 
 class FactType:
@@ -239,6 +129,7 @@ class FactType:
         try:
             # Not `dump_python` and `validate_json`: they do no more than this, and half the time goes to doing it.
             adapter = self._adapter
+            check_size(value, where)
             form = plain(adapter.serializer.to_python(value, mode="json", by_alias=True, warnings="error"), where)
             back = adapter.validator.validate_json(to_json(form))
         except (PydanticSerializationError, ValidationError, UserWarning, RecursionError) as error:

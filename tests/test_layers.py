@@ -38,6 +38,7 @@ LAYERS = {
         "casehub.inputs",
         "casehub.inquiries",
         "casehub.lifecycle",
+        "casehub.plain",
         "casehub.plan",
         "casehub.policies",
         "casehub.problems",
