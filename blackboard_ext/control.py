@@ -10,6 +10,7 @@ import inspect
 from collections.abc import Awaitable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from hashlib import sha256
 from typing import Any, Final
 
 from blackboard_ext.events import (
@@ -33,6 +34,7 @@ from blackboard_ext.spi import HearsStalls, PlanningStrategy
 from blackboard_ext.stages import awaited, enabled, inactive, next_round
 from blackboard_ext.steering import direct
 from casehub.binding import Binding
+from casehub.dataform import form_of
 from casehub.durations import Duration, duration
 from casehub.envelope import Event, subtypes
 from casehub.errors import InputRefusedError, LoopControlError, SettingsError
@@ -54,6 +56,11 @@ from casehub.spi import Answer, CaseView, Defer, Selection
 from casehub.state import CaseState
 from casehub.structure import Structure
 from casehub.task_events import HumanTaskCreated, HumanTaskEnded
+from casehub.values import Plain
+
+KEPT: Final = form_of(PlanState)
+PLAN: Final = f"plan 1 {sha256(KEPT.shape.encode()).hexdigest()[:16]}"
+"""What is kept of a plan. The number is raised when `PlanState.apply` makes something else of the same events."""
 
 _FOLLOWED: Final = (
     DeliberationStarted,
@@ -80,6 +87,7 @@ class PlanningStrategyLoopControl:
     immediate = False
     handles: frozenset[type[Event]] = frozenset(_FOLLOWED)
     stage_events: frozenset[type[Event]] = frozenset(subtypes(StageEvent))
+    control_form = PLAN
 
     def __init__(
         self,
@@ -116,6 +124,14 @@ class PlanningStrategyLoopControl:
     def apply(self, control: Any, event: Event) -> PlanState:
         plan: PlanState = control
         plan.apply(event)
+        return plan
+
+    def dump_control(self, control: Any) -> Plain:
+        data: Plain = KEPT.plain(control)
+        return data
+
+    def load_control(self, data: Any) -> PlanState:
+        plan: PlanState = KEPT.load(data)
         return plan
 
     def gate(self, state: CaseState, binding: Binding) -> str | None:

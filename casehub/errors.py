@@ -24,6 +24,8 @@
     |- StoreError                 the store said no
     |  |- StoreUnavailableError   ... for now: the same call may go through later
     |  |- StoreOwnedError         another process owns the database
+    |  |- SnapshotError           a snapshot that cannot be used, or is not taken
+    |  |  `- SnapshotConflictError  ... as somebody else has saved another; carries both versions
     |  `- SchemaError             the database's schema is not this version's
     |- NotReachableError          the worker process cannot be reached, or went away
     |- SettingsError              a setting or a reference to code that cannot be used
@@ -197,6 +199,25 @@ class StoreUnavailableError(StoreError):
 
 class StoreOwnedError(StoreError):
     """Another process owns the database."""
+
+
+class SnapshotError(StoreError):
+    """A snapshot that cannot be used, or that a store does not take."""
+
+
+class SnapshotConflictError(SnapshotError):
+    """The snapshot that is to be replaced is not the one that is there; nothing was written.
+
+    `expected`: the version that was to be replaced, `found`: the one that is there; None for none.
+    """
+
+    def __init__(self, case: str, expected: int | None, found: int | None) -> None:
+        self.case = case
+        self.expected = expected
+        self.found = found
+        there = "there is none" if found is None else f"version {found} is there"
+        wanted = "there was to be none" if expected is None else f"version {expected} was to be replaced"
+        super().__init__(f"snapshot of case {case!r}: {wanted}, and {there}; read the latest and decide anew")
 
 
 class SchemaError(StoreError):

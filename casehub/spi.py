@@ -21,6 +21,7 @@ from casehub.state import CaseState
 from casehub.structure import Structure
 from casehub.task_events import TaskId
 from casehub.tasks import Task
+from casehub.values import Plain
 from casehub.view import CaseView as CaseView  # noqa: PLC0414 - extensions see the nouns and this module
 
 # ---- the store
@@ -276,6 +277,25 @@ class KeepsAgenda(Protocol):
 
     def withdraw(self, state: CaseState, eligible: Sequence[Binding]) -> Iterable[Event]:
         """The events of what leaves its agenda, now that this is eligible; asked in every turn, and at the case's end."""
+        ...
+
+
+@runtime_checkable
+class KeepsControl(Protocol):
+    """A loop control whose control state can be kept in a snapshot: cases of another that has one are always folded.
+
+    `control_form`: what `dump_control` gives and what `apply` makes of events, in a few words; it changes with either.
+    """
+
+    @property
+    def control_form(self) -> str: ...
+
+    def dump_control(self, control: Any) -> Plain:
+        """The control state as plain data, which may share parts with it. Raises `FactError` for what is none of its own."""
+        ...
+
+    def load_control(self, data: Any) -> Any:
+        """The control state that was dumped. Runs nothing that the data names. Raises `FactError` for anything else."""
         ...
 
 

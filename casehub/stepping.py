@@ -19,7 +19,7 @@ from casehub.engine.live import LiveCase
 from casehub.envelope import new_case_id
 from casehub.events import CaseId, ContextChanged, DeliberationFinished, Event, SelectionDropped, WorkerScheduled
 from casehub.hub import CaseHub
-from casehub.spi import Answer, KeepsAgenda, LoopControl, WorksStages
+from casehub.spi import Answer, KeepsAgenda, KeepsControl, LoopControl, WorksStages
 from casehub.values import ABSENT, Absent, Plain
 from casehub.view import CaseView
 
@@ -135,6 +135,9 @@ class SteppingLoopControl:
         self.view = inner.view
         if isinstance(inner, KeepsAgenda):
             self.withdraw = inner.withdraw
+        if isinstance(inner, KeepsControl):
+            self.control_form = inner.control_form
+            self.dump_control, self.load_control = inner.dump_control, inner.load_control
         if isinstance(inner, WorksStages):
             self.stage_events = inner.stage_events
             self.over, self.inactive, self.awaited, self.direct = (

@@ -18,6 +18,7 @@ LAYERS = {
         "casehub.activities",
         "casehub.binding",
         "casehub.context",
+        "casehub.dataform",
         "casehub.decision",
         "casehub.declarations",
         "casehub.declared",

@@ -28,6 +28,7 @@ Pure, from the input to what follows from it:
     timekeeping   which timers a case has for schedules, and what they come to
     limits        limits and budgets, and what they hold back
     choreography  the default loop control
+    keeping       what a snapshot keeps of a case, and how it comes back
 
 Around it, what awaits:
 

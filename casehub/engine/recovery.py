@@ -60,10 +60,16 @@ async def commit(turns: Sequence[Turn], runtime: Runtime) -> Sequence[CommitResu
 
 
 def restore(
-    case: CaseId, events: Iterable[Event], structure: Structure, loop: LoopControl, log: EventLog, chance: random.Random
+    case: CaseId,
+    events: Iterable[Event],
+    structure: Structure,
+    loop: LoopControl,
+    log: EventLog,
+    chance: random.Random,
+    state: CaseState | None = None,
 ) -> LiveCase:
-    """A case from its log: folding only; nothing reacts and nothing is selected."""
-    state = CaseState(case, control=loop.initial())
+    """A case from its log: folding only; nothing reacts and nothing is selected. `state`: where to go on from."""
+    state = state or CaseState(case, control=loop.initial())
     handles = loop.handles
     for event in events:
         apply(state, event)

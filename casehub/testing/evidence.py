@@ -16,13 +16,17 @@ from pydantic_core import from_json as parse_json
 
 from casehub.adapters.codec import as_json, from_json
 from casehub.adapters.memory import MemoryStore
+from casehub.engine.keeping import bring_back, keep
 from casehub.engine.live import LiveCase
 from casehub.engine.recovery import restore
 from casehub.errors import FactError
 from casehub.events import CaseId, Event
 from casehub.query import EventLog
 from casehub.spi import Turn
+from casehub.state import CaseState
 
+_SNAPSHOTS: Final = 100
+"""Snapshots that are tried of one case, about."""
 _SHOWN: Final = 200
 """Longest text of a value in a message, in characters."""
 
@@ -103,6 +107,20 @@ class WitnessedStore:
         again = restore(case, events, live.structure, live.loop, live.log, random.Random(0)).state  # noqa: S311 - draws nothing
         for difference in differences(again, live.state):
             yield f"case {case!r} is not what its log folds to: {difference}"
+        kept = through_snapshots(case, events, live)
+        for difference in differences(kept, live.state):
+            yield f"case {case!r} is not what its snapshots and the rest of its log come to: {difference}"
+
+
+def through_snapshots(case: CaseId, events: Sequence[Event], live: LiveCase) -> CaseState:
+    """What a log folds to when the case is kept in a snapshot, and brought back, again and again on the way."""
+    state = CaseState(case, control=live.loop.initial())
+    every = max(len(events) // _SNAPSHOTS, 1)
+    for place, event in enumerate(events):
+        restore(case, (event,), live.structure, live.loop, live.log, random.Random(0), state)  # noqa: S311 - draws nothing
+        if place % every == 0 and (kept := keep(state, live.loop, event.seq)) is not None:
+            state = bring_back(kept, case, state.tenant, live.loop).state
+    return state
 
 
 def differences(before: object, now: object, where: str = "") -> Iterator[str]:
