@@ -65,7 +65,7 @@ class Bus:
             self.ring.append(turn)
             self.position = seq + len(turn.events) - 1
             self.published += len(turn.events)
-        if len(self.ring) >= 2 * self._capacity:
+        if len(self.ring) >= self._capacity + self._capacity // 8 + 1:
             surplus = len(self.ring) - self._capacity
             del self.ring[:surplus]
             self.first += surplus

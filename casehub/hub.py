@@ -57,7 +57,7 @@ class CaseHub:
     - `clock`, `executor`: replacements for the machine's; `seed`: of the jitter of retries.
     - `tenant`: whose cases these are; a store keeps those of several apart.
     - `resources`: values for openers declared by `definition.resource`, instead of opening them.
-    - `resident`: how many cases that wait for somebody stay in memory.
+    - `resident`: how many cases that wait for somebody stay in memory; `linger`: how long they do.
     - `resume=False`: work only the cases that this hub starts or is asked for, not what else is open in the store.
 
     The constructor does no I/O. Raises `DefinitionError` for a definition that can never work.
@@ -73,7 +73,8 @@ class CaseHub:
         resources: Mapping[Opener, Any] | None = None,
         seed: int | None = None,
         tenant: str = "default",
-        resident: int = 10_000,
+        resident: int = 1_000,
+        linger: Duration = "1m",
         resume: bool = True,
     ) -> None:
         self.definitions = with_sub_cases(definitions)
@@ -90,6 +91,7 @@ class CaseHub:
             replaced=dict(resources or {}),
             tenant=tenant,
             resident=resident,
+            linger=duration(linger),
             resumes=resume,
         )
         self.store: CaseStore = self._parts.store

@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from datetime import timedelta
 from types import TracebackType
 from typing import Any, Final
 
@@ -23,7 +24,9 @@ from casehub.engine.timers import TimerWheel
 from casehub.errors import HubClosedError
 from casehub.events import CaseId
 from casehub.family import Family
+from casehub.lifecycle import CaseStatus
 from casehub.metrics import observe
+from casehub.query import CaseQuery
 from casehub.residents import Residents
 from casehub.resources import Opener, open_resources
 from casehub.spi import CaseStore, Clock, Executor, LoopControl, Volatile
@@ -32,6 +35,8 @@ from casehub.subscribers import Subscriber
 
 HAND_ON: Final = 5.0
 """Seconds that subscribers get, when a hub is left in peace, for what has been committed."""
+COUNTED: Final = 100_000
+"""Open cases that are counted, at most, when a hub leaves a store that keeps nothing."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -39,7 +44,7 @@ class Composition:
     """What a hub is composed of.
 
     `chance`: of the jitter of retries; `replaced`: values for resources, instead of opening them; `resident`: how many
-    cases that wait stay in memory; `resumes`: whether it works what is open in the store, unasked.
+    cases that wait stay in memory, and `linger`: how long; `resumes`: whether it works what is open in the store, unasked.
     """
 
     definitions: Mapping[str, CaseDefinition]
@@ -52,6 +57,7 @@ class Composition:
     replaced: Mapping[Opener, Any]
     tenant: str
     resident: int
+    linger: timedelta
     resumes: bool
 
 
@@ -88,7 +94,7 @@ class Opened:
         except asyncio.CancelledError as late:
             kind, error, trace = type(late), (cancelled := late), late.__traceback__
         # Counted once it has been handed on what ended: sub-cases are called off by then.
-        lost = residents.open_cases() if isinstance(runtime.store, Volatile) else ()
+        lost = await _lost_with(runtime.store, residents.tenant)
         self.group.cancel_scope.cancel()
         # What the block raised is its own and passes by the task group; only a cancellation has to go through it.
         passing = (kind, error, trace) if isinstance(error, asyncio.CancelledError) else (None, None, None)
@@ -127,7 +133,9 @@ async def opened(parts: Composition, subscribers: list[Subscriber[Any]]) -> Open
             brake=brake,
             ward=ward,
         )
-        residents = Residents(runtime, structures, parts.loops, tenant, parts.resident, asked_only=not parts.resumes)
+        residents = Residents(
+            runtime, structures, parts.loops, tenant, parts.resident, parts.linger, asked_only=not parts.resumes
+        )
         opening.callback(residents.forget)  # once nothing runs any more, and before what it used is closed
         await opening.enter_async_context(group)
         opening.callback(observe(runtime, residents))
@@ -142,6 +150,14 @@ async def opened(parts: Composition, subscribers: list[Subscriber[Any]]) -> Open
         if parts.resumes:
             group.start_soon(residents.resume)
         return Opened(runtime, residents, group, opening.pop_all())
+
+
+async def _lost_with(store: CaseStore, tenant: str) -> Sequence[CaseId]:
+    """The open cases that are gone with a store that keeps nothing."""
+    if not isinstance(store, Volatile):
+        return ()
+    query = CaseQuery(tenant=tenant, statuses=[status for status in CaseStatus if not status.ended], limit=COUNTED)
+    return [summary.case for summary in await store.log.cases(query)]
 
 
 def _warn_of(cases: Sequence[CaseId]) -> None:

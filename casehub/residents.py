@@ -1,7 +1,8 @@
 """Residents: the cases that are in memory, how they come in and when they leave.
 
-A case is loaded when something is posted to it and leaves when it has ended, or when it waits for somebody, or nothing
-can move it, and too many others rest too. What is in memory is a cache of the log: leaving loses nothing.
+A case is loaded when something is posted to it. One that has ended, that waits for somebody, or that nothing can move,
+leaves after a while, and at once when too many others rest too. What is in memory is a cache of the log: leaving loses
+nothing.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from casehub.engine.live import LiveCase
 from casehub.engine.pump import Pump
 from casehub.engine.recovery import restore
 from casehub.engine.runtime import Runtime
+from casehub.engine.timers import Alarm
 from casehub.errors import (
     CaseExistsError,
     CaseHubError,
@@ -51,6 +53,8 @@ class Residents:
 
     `parked`: open cases that cannot be worked, and why; `asked_only`: nothing comes in that nobody asks for;
     `look_after`: called, where only what is asked for comes in, to do what was left undone for a case with sub-cases.
+    At most `bound` cases rest in memory, none of them longer than `linger` but for those with workers that wait for people,
+    which would run again: these leave when there are too many, and last.
     """
 
     def __init__(
@@ -60,6 +64,7 @@ class Residents:
         loops: Mapping[str, LoopControl],
         tenant: str,
         bound: int,
+        linger: timedelta,
         *,
         asked_only: bool = False,
     ) -> None:
@@ -69,10 +74,13 @@ class Residents:
         self._loops = loops
         self.tenant = tenant
         self._bound = max(bound, 1)
+        self._linger = linger.total_seconds()
         self._asked_only = asked_only
         self._pumps: dict[CaseId, Pump] = {}
-        self._resting: dict[CaseId, None] = {}
-        self._ended: dict[CaseId, None] = {}
+        self._resting: dict[CaseId, float] = {}  # since when, on the monotonic clock; the longest first
+        self._asking: dict[CaseId, float] = {}  # those whose workers wait for people: these would run again
+        self._ended: dict[CaseId, float] = {}
+        self._leaving: Alarm | None = None
         self._loading: dict[CaseId, asyncio.Future[Pump | None]] = {}
         self._steered: dict[CaseId, LoopControl] = {}
         self._begun = runtime.bus.position
@@ -222,10 +230,6 @@ class Residents:
         """How many inputs wait for their turn."""
         return sum(len(pump.inbox) for pump in self._pumps.values())
 
-    def open_cases(self) -> Sequence[CaseId]:
-        """The cases in memory that have not ended."""
-        return [case for case, pump in self._pumps.items() if not pump.live.state.status.ended]
-
     async def settled(self) -> None:
         """Wait until nothing runs and everything that came back is committed."""
         for pump in list(self._pumps.values()):
@@ -244,27 +248,47 @@ class Residents:
         for pump in self._pumps.values():
             pump.forget_waiters(closed)
         self._pumps.clear()
-        self._resting.clear()
-        self._ended.clear()
+        for resting in (self._resting, self._asking, self._ended):
+            resting.clear()
 
     def _idle(self, pump: Pump) -> None:
         """A pump has stopped: of the cases that have ended or wait, the ones that did longest ago leave."""
         if pump.busy:
             return
         state = pump.live.state
-        self._resting.pop(state.id, None)
-        self._ended.pop(state.id, None)
+        for resting in (self._resting, self._asking, self._ended):
+            resting.pop(state.id, None)
         if state.status.ended:
-            self._rest(self._ended, state.id, ENDED)
+            self._rest(self._ended, state.id)
+        elif pump.attempts:
+            self._rest(self._asking, state.id)
         elif state.status in _RESTING or state.stalled:
-            self._rest(self._resting, state.id, self._bound)
+            self._rest(self._resting, state.id)
 
-    def _rest(self, resting: dict[CaseId, None], case: CaseId, bound: int) -> None:
-        resting[case] = None
-        while len(resting) > bound:
-            oldest = next(iter(resting))
-            del resting[oldest]
-            pump = self._pumps.get(oldest)
-            if pump is not None and not pump.busy:
-                pump.call_off()  # who waits for people is run again when they answer
-                del self._pumps[oldest]
+    def _rest(self, resting: dict[CaseId, float], case: CaseId) -> None:
+        resting[case] = self._runtime.clock.monotonic()
+        while len(self._ended) > ENDED:
+            self._let_go(self._ended)
+        while len(self._resting) + len(self._asking) > self._bound:
+            self._let_go(self._resting or self._asking)
+        if self._leaving is None:
+            self._leaving = self._runtime.wheel.alarm(self._linger, self._leave)
+
+    def _leave(self) -> None:
+        """Let go of what has rested for long enough, and come back for the next."""
+        now, upcoming = self._runtime.clock.monotonic(), list[float]()
+        for resting in (self._resting, self._ended):
+            while resting and (since := next(iter(resting.values()))) + self._linger <= now:
+                self._let_go(resting)
+            if resting:
+                upcoming.append(since + self._linger - now)
+        self._leaving = self._runtime.wheel.alarm(min(upcoming), self._leave) if upcoming else None
+
+    def _let_go(self, resting: dict[CaseId, float]) -> None:
+        """The one that has rested longest leaves, unless it is at work again."""
+        oldest = next(iter(resting))
+        del resting[oldest]
+        pump = self._pumps.get(oldest)
+        if pump is not None and not pump.busy:
+            pump.call_off()  # who waits for people is run again when they answer
+            del self._pumps[oldest]

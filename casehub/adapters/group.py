@@ -17,7 +17,7 @@ from casehub.tasks import Task
 
 MARK_EVERY: Final = 1_000
 """Events between two marks."""
-KNOWN_CASES: Final = 50_000
+KNOWN_CASES: Final = 5_000
 """Cases whose versions are held in memory; when there are more, they are looked up again."""
 
 Key = tuple[str, str, str]

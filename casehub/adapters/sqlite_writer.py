@@ -57,7 +57,7 @@ class SQLiteDatabase(Database):
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute(f"PRAGMA synchronous = {self._synchronous}")
         connection.execute("PRAGMA wal_autocheckpoint = 0")
-        connection.execute("PRAGMA cache_size = -65536")  # 64 MiB
+        connection.execute("PRAGMA cache_size = -4096")  # 4 MiB
         migrate(connection, self._path)
         known = self._known = Known(connection)
         return connection, known
