@@ -156,7 +156,7 @@ async def _lost_with(store: CaseStore, tenant: str) -> Sequence[CaseId]:
     """The open cases that are gone with a store that keeps nothing."""
     if not isinstance(store, Volatile):
         return ()
-    query = CaseQuery(tenant=tenant, statuses=[status for status in CaseStatus if not status.ended], limit=COUNTED)
+    query = CaseQuery(tenant=tenant, statuses=tuple(each for each in CaseStatus if not each.ended), limit=COUNTED)
     return [summary.case for summary in await store.log.cases(query)]
 
 

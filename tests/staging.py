@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -88,6 +89,20 @@ class Away(Kept):
                 await self.store.commit(turns)
             raise StoreUnavailableError("the store is away")
         return await super().commit(turns)
+
+
+async def eventually(there: Callable[[], Any], seconds: float = 120.0) -> Any:
+    """What `there` gives, awaited where it awaits, once it is true; for what other threads and processes do."""
+    loop = asyncio.get_running_loop()
+    end = loop.time() + seconds
+    while True:
+        found = there()
+        if inspect.isawaitable(found):
+            found = await found
+        if found:
+            return found
+        assert loop.time() < end, "it never came to that"
+        await asyncio.sleep(0.002)
 
 
 async def idle() -> None:
