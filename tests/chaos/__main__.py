@@ -1,0 +1,47 @@
+"""The harness as a program, which prints what it found as JSON; each test that fails names the command that repeats it.
+
+python -m tests.chaos kills --store sqlite --rounds 200 --seed 7
+python -m tests.chaos points --store sqlite --only "before a worker"
+python -m tests.chaos kills --store postgresql://test@127.0.0.1:5432/postgres --rounds 200 --seed 7
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from tests.chaos.kills import kill_loop
+from tests.chaos.lives import Place
+from tests.chaos.points import crash_at, points
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("harness", choices=["kills", "points"])
+    parser.add_argument("--store", default="sqlite", help="sqlite, or the URL of a PostgreSQL schema that is empty")
+    parser.add_argument("--rounds", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--folder", type=Path, help="where the run's files are left; by default they are removed")
+    parser.add_argument("--only", help="of the points, the one of this name")
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="chaos-") as temporary:
+        folder = asked.folder or Path(temporary)
+        folder.mkdir(parents=True, exist_ok=True)
+        url = f"sqlite:///{folder}/cases.db" if asked.store == "sqlite" else asked.store
+        place = Place(folder, url)
+        if asked.harness == "kills":
+            run: Any = kill_loop(place, asked.store, asked.rounds, asked.seed)
+        else:
+            chosen = points("sqlite" if asked.store == "sqlite" else "postgresql")
+            run = crash_at(place, [point for point in chosen if asked.only in (None, point.name)], asked.seed)
+    sys.stdout.write(json.dumps(asdict(run)) + "\n")
+    return 1 if run.found["problems"] or getattr(run, "missed", ()) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

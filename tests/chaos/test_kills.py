@@ -1,0 +1,45 @@
+"""A hub under load that is killed at random moments loses nothing, does nothing twice and leaves nothing stuck."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.chaos.program import chaos, seed
+
+SHORT = 40
+LONG = 1_000
+
+
+def kill(folder: Path, store: str, rounds: int) -> None:
+    run = chaos(
+        folder, "kills", "--store", store, "--rounds", str(rounds), "--seed", str(seed()), timeout=60 + rounds * 2
+    )
+    assert run["kills"] == rounds > 0, "a run in which nothing was killed shows nothing"
+    assert run["found"]["acked"] > 0
+    assert run["found"]["effects"] > 0
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+def test_a_hub_on_sqlite_that_is_killed_again_and_again_loses_nothing(tmp_path: Path) -> None:
+    kill(tmp_path, "sqlite", SHORT)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+def test_a_hub_on_postgresql_that_is_killed_again_and_again_loses_nothing(tmp_path: Path, postgres_url: str) -> None:
+    kill(tmp_path, postgres_url, SHORT)
+
+
+@pytest.mark.chaos
+@pytest.mark.timeout(3_000)
+def test_a_thousand_kills_on_sqlite_lose_nothing(tmp_path: Path) -> None:
+    kill(tmp_path, "sqlite", LONG)
+
+
+@pytest.mark.chaos
+@pytest.mark.timeout(3_000)
+def test_a_thousand_kills_on_postgresql_lose_nothing(tmp_path: Path, postgres_url: str) -> None:
+    kill(tmp_path, postgres_url, LONG)
