@@ -12,7 +12,17 @@ from pathlib import Path
 
 import structlog
 
-from benchmarks import w1_bus, w2_quiescence, w3_durable, w3_postgres, w4_agenda, w5_log, w6_signals, w8_replay
+from benchmarks import (
+    w1_bus,
+    w2_quiescence,
+    w3_durable,
+    w3_postgres,
+    w4_agenda,
+    w5_log,
+    w6_signals,
+    w7_planner,
+    w8_replay,
+)
 from benchmarks.measure import FULL, QUICK, Plan, Skipped, Table
 from benchmarks.report import json_of, text_of
 from benchmarks.targets import verdicts
@@ -28,6 +38,7 @@ BENCHMARKS: dict[str, tuple[str, Callable[[Plan], Awaitable[Sequence[Table | Ski
     "W4": ("one change to a known eligible set", w4_agenda.run),
     "W5": ("questions to a growing log", w5_log.run),
     "W6": ("signals while a strategy thinks", w6_signals.run),
+    "W7": ("the cheapest plan", w7_planner.run),
     "W8": ("replay of a real log", w8_replay.run),
 }
 

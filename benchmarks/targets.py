@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from benchmarks import w1_bus, w2_quiescence, w3_durable, w4_agenda, w5_log, w6_signals, w8_replay
+from benchmarks import w1_bus, w2_quiescence, w3_durable, w4_agenda, w5_log, w6_signals, w7_planner, w8_replay
 from benchmarks.measure import Better, Table
 from benchmarks.report import figure, padded
 
@@ -53,6 +53,10 @@ def _answer(question: str, column: str) -> Place:
 
 def _signal(peer: str, column: str) -> Place:
     return Place("W6", w6_signals.P99, peer, column)
+
+
+def _plan(peer: str, column: str) -> Place:
+    return Place("W7", w7_planner.COST, peer, column)
 
 
 MILLION = "1,000,000 events"
@@ -116,6 +120,20 @@ TARGETS: Sequence[Target] = (
             _signal(w6_signals.AT_ONCE, column),
         )
         for column in w6_signals.COLUMNS
+    ),
+    *(
+        Target(f"W7 {column}, us a plan", bound, "less", _plan(w7_planner.PLANNER, column))
+        for column, bound in (("20 hard", 600), ("100 hard", 4_000), ("1,000 hard", 60_000))
+    ),
+    *(
+        Target(
+            f"W7 {column}, against the limit",
+            3,
+            "less",
+            _plan(w7_planner.PLANNER, column),
+            _plan(w7_planner.LIMIT, column),
+        )
+        for column in ("20 easy", "1,000 easy", "20 hard", "1,000 hard")
     ),
     Target(
         "W8 SQLite FULL, events/s",

@@ -10,7 +10,7 @@ from types import FrameType
 
 import pytest
 
-from benchmarks import w1_bus, w2_quiescence, w4_agenda, w6_signals
+from benchmarks import w1_bus, w2_quiescence, w4_agenda, w6_signals, w7_planner
 from benchmarks.__main__ import BENCHMARKS
 from benchmarks.measure import Plan, Run, Skipped, interleaved
 from benchmarks.report import json_of, text_of
@@ -75,6 +75,19 @@ async def test_the_agenda_beats_the_naive_loop_at_a_thousand_bindings() -> None:
         {"naive": partial(w4_agenda.naive, 1_000, False), "agenda": partial(w4_agenda.agenda, 1_000, False)}, probe=1
     )
     assert costs["agenda"] / costs["naive"] < 0.5
+
+
+@pytest.mark.parametrize("hard", [False, True], ids=["easy", "hard"])
+async def test_a_plan_costs_a_few_times_what_a_shortest_path_does_whatever_else_could_be_done(hard: bool) -> None:
+    planner = w7_planner.planner(100, hard)
+    costs = await best(
+        {
+            "limit": partial(w7_planner.sampled, w7_planner.dijkstra, 100, hard),
+            "planner": partial(w7_planner.sampled, lambda _, length: w7_planner.answer(planner, length), 100, hard),
+        },
+        probe=3,
+    )
+    assert costs["planner"] / costs["limit"] < 4
 
 
 async def test_a_delivery_costs_no_more_for_a_hundred_subscribers_than_for_ten() -> None:
