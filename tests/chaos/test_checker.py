@@ -122,7 +122,7 @@ def swapped(found: Evidence) -> None:
 
 def resources(**more: int) -> Doctor:
     def doctor(found: Evidence) -> None:
-        found.after = replace(found.after, **{name: getattr(found.after, name) + n for name, n in more.items()})
+        found.after = replace(found.after, **{name: getattr(found.before, name) + n for name, n in more.items()})
 
     return doctor
 
