@@ -16,7 +16,7 @@ from casehub.events import CaseId, Envelope, Event, TimerId
 from casehub.inputs import SteerStage
 from casehub.lifecycle import CaseStatus
 from casehub.plan import PlanView
-from casehub.query import EventLog
+from casehub.query import CaseSummary, EventLog
 from casehub.state import CaseState
 from casehub.structure import Structure
 from casehub.task_events import TaskId
@@ -148,6 +148,45 @@ class CaseStore(Protocol):
 
     async def bookmark(self, subscriber: str, seq: int | None = None, tenant: str = "default") -> int:
         """The position of a durable subscriber, 0 for a new one; with `seq` it is stored first."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Retired:
+    """What a store has let go of, all in all; `ran_at`: when retention last ran, None before the first time."""
+
+    cases: int = 0
+    events: int = 0
+    ran_at: datetime | None = None
+
+
+@runtime_checkable
+class RetiresCases(Protocol):
+    """A store that can let go of cases that have ended. What it keeps, and where positions stand, is not touched."""
+
+    async def expired(
+        self, before: datetime, tenant: str = "default", limit: int = 100
+    ) -> Sequence[Sequence[CaseSummary]]:
+        """Cases with all their sub-cases, the case itself last, all of which ended before a time; oldest first."""
+        ...
+
+    async def weigh(self, cases: Sequence[CaseSummary]) -> tuple[int, int]:
+        """Rows that the store has of these cases, and bytes in the bodies of their events."""
+        ...
+
+    async def retire(self, cases: Sequence[CaseSummary]) -> Sequence[CaseId]:
+        """Let go of these cases in one transaction; which of them are gone for whoever asks.
+
+        One that is not as it is given here stays. `sweep` deletes the rows of their events.
+        """
+        ...
+
+    async def sweep(self, rows: int) -> int:
+        """Delete up to so many rows of retired cases in one transaction; how many it were, 0 when none is left."""
+        ...
+
+    async def retired(self, tenant: str = "default", ran_at: datetime | None = None) -> Retired:
+        """What has been retired; with `ran_at`, when retention ran is stored first."""
         ...
 
 

@@ -20,12 +20,21 @@ MARK_EVERY: Final = 1_000
 KNOWN_CASES: Final = 5_000
 """Cases whose versions are held in memory; when there are more, they are looked up again."""
 
+POSITION: Final = "SELECT coalesce(max(seq), 0) FROM (SELECT max(seq) AS seq FROM events UNION ALL SELECT max(seq) FROM retired) AS last"
+"""The last position that has been given: it never goes back, whatever is retired."""
+COUNTED: Final = f"""SELECT (SELECT count(*) FROM events WHERE case_no NOT IN (SELECT no FROM retiring)),
+(SELECT coalesce(sum(events), 0) FROM retired), ({POSITION})"""  # noqa: S608 - the statement above
+"""Events that are there, events that are retired, the last position."""
+
 Key = tuple[str, str, str]
 """Tenant, case and the key of an input."""
 
 
 class Rows(Protocol):
-    """What a statement gives."""
+    """What a statement gives. `rowcount`: how many rows it has changed."""
+
+    @property
+    def rowcount(self) -> int: ...
 
     def fetchone(self) -> Any: ...
 
@@ -67,7 +76,7 @@ class Known:
             )
         }
         self.last_kind = max(self.kinds.values(), default=0)
-        self.seq: int = connection.execute("SELECT coalesce(max(seq), 0) FROM events").fetchone()[0]
+        self.seq: int = connection.execute(POSITION).fetchone()[0]
         mark = connection.execute("SELECT high, seq FROM marks ORDER BY high DESC, seq DESC LIMIT 1").fetchone()
         self.high: int = -(2**62) if mark is None else mark[0]
         self.marked: int = 0 if mark is None else mark[1]

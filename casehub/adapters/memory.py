@@ -1,15 +1,16 @@
 """A store in this process's memory: events as the objects they are, nothing encoded, gone when the process ends.
 
-Positions are dense, so the log is one list in which an event's place is its position less one; beside it each case
-has the list of its own events, and each definition the list of its cases in the order they started. A case that has
-ended keeps these and its input keys, nothing else.
+Positions are dense, so the log is one list in which an event's place is its position less one, less what has been
+retired from its beginning (`_base`); where a later case was retired, the list has None. Beside it each case has the list of
+its own events, and each definition the list of its cases in the order they started. A case that has ended keeps these and
+its input keys, nothing else.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from heapq import heappop, heappush
 from itertools import islice
@@ -19,7 +20,7 @@ from casehub.errors import StoreError, StoreOwnedError
 from casehub.events import CaseId, CaseStatusChanged, Event, TimerId
 from casehub.lifecycle import CaseStatus
 from casehub.query import By, CaseQuery, CaseSummary, EventLog, EventQuery, grouping, matches
-from casehub.spi import CommitResult, Committed, Conflict, DueTimer, Duplicate, Turn
+from casehub.spi import CommitResult, Committed, Conflict, DueTimer, Duplicate, Retired, Turn
 from casehub.task_events import TaskId
 from casehub.tasks import Task, TaskQuery, TaskStatus
 
@@ -47,6 +48,7 @@ class MemoryStore:
     """Implements `CaseStore` and `EventLog`. What was committed can be opened again as long as the object lives."""
 
     __slots__ = (
+        "_base",
         "_bookmarks",
         "_cases",
         "_ended_tasks",
@@ -54,15 +56,19 @@ class MemoryStore:
         "_heap",
         "_open_tasks",
         "_published",
+        "_retired",
         "_settings",
         "_started",
         "_task_places",
+        "_tasks_made",
     )
 
     volatile: Final = True
 
     def __init__(self) -> None:
-        self._events: list[Event] = []
+        self._events: list[Event | None] = []
+        self._base = 0
+        self._retired: dict[str, Retired] = {}
         self._cases: dict[tuple[str, CaseId], _Case] = {}
         # tenant -> definition, and "" for all of them -> cases in the order they started
         self._started: dict[str, dict[str, list[_Case]]] = {}
@@ -72,6 +78,7 @@ class MemoryStore:
         self._open_tasks: dict[tuple[str, TaskId], Task] = {}
         self._ended_tasks: dict[tuple[str, TaskId], Task] = {}
         self._task_places: dict[tuple[str, TaskId], int] = {}
+        self._tasks_made = 0
         self._published: Callable[[Sequence[Turn]], None] | None = None
 
     @property
@@ -124,9 +131,9 @@ class MemoryStore:
                 case.events.extend(events)
                 case.status = turn.status
                 case.stalled = turn.stalled
-                envelope.seq = seq = len(log) + 1
+                envelope.seq = seq = self._base + len(log) + 1
             else:
-                envelope.seq = seq = len(log)
+                envelope.seq = seq = self._base + len(log)
             log.extend(events)
             if key:
                 if case.keys is None:
@@ -160,7 +167,9 @@ class MemoryStore:
     def _keep_tasks(self, tasks: Mapping[TaskId, Task]) -> None:
         for id, task in tasks.items():
             key = (task.tenant, id)
-            self._task_places.setdefault(key, len(self._task_places))
+            if key not in self._task_places:
+                self._tasks_made += 1
+                self._task_places[key] = self._tasks_made
             if task.status.ended:
                 self._open_tasks.pop(key, None)
                 self._ended_tasks[key] = task
@@ -170,8 +179,8 @@ class MemoryStore:
 
     def _is_set(self, entry: _Timer) -> bool:
         _, _, tenant, case, timer = entry
-        timers = self._cases[tenant, case].timers
-        return timers is not None and timers.get(timer) is entry
+        found = self._cases.get((tenant, case))
+        return found is not None and found.timers is not None and found.timers.get(timer) is entry
 
     async def load(self, case: CaseId, tenant: str = "default") -> Sequence[Event]:
         found = self._cases.get((tenant, case))
@@ -208,6 +217,58 @@ class MemoryStore:
             self._bookmarks[tenant, subscriber] = seq
             return seq
         return self._bookmarks.get((tenant, subscriber), 0)
+
+    # ---- retention
+
+    async def expired(
+        self, before: datetime, tenant: str = "default", limit: int = 100
+    ) -> Sequence[Sequence[CaseSummary]]:
+        families: dict[str, list[CaseSummary]] = {}
+        for case in self._of(tenant, None):
+            families.setdefault(case.events[0].case.partition("/")[0], []).append(_summary(case))
+        over = (
+            family[::-1]
+            for family in families.values()
+            if all(each.status.ended and each.changed_at < before for each in family)
+        )
+        return list(islice(over, max(limit, 0)))
+
+    async def weigh(self, cases: Sequence[CaseSummary]) -> tuple[int, int]:
+        """Nothing is encoded, so nothing has bytes."""
+        found = [self._cases[each.tenant, each.case] for each in cases]
+        return sum(1 + len(case.events) + len(case.keys or ()) for case in found), 0
+
+    async def retire(self, cases: Sequence[CaseSummary]) -> Sequence[CaseId]:
+        gone: dict[tuple[str, CaseId], None] = {}
+        for each in cases:
+            where = (each.tenant, each.case)
+            case = self._cases.get(where)
+            if case is None or len(case.events) != each.version or not case.status.ended:
+                continue
+            del self._cases[where]
+            for started in ("", each.definition):
+                self._started[each.tenant][started].remove(case)
+            for event in case.events:
+                self._events[event.seq - 1 - self._base] = None
+            before = self._retired.get(each.tenant, Retired())
+            self._retired[each.tenant] = replace(before, cases=before.cases + 1, events=before.events + each.version)
+            gone[where] = None
+        for key in [key for key, task in self._ended_tasks.items() if (task.tenant, task.case) in gone]:
+            del self._ended_tasks[key], self._task_places[key]
+        first = next((place for place, event in enumerate(self._events) if event is not None), len(self._events))
+        del self._events[:first]
+        self._base += first
+        return [case for _, case in gone]
+
+    async def sweep(self, rows: int) -> int:
+        """Nothing is left over."""
+        return 0
+
+    async def retired(self, tenant: str = "default", ran_at: datetime | None = None) -> Retired:
+        found = self._retired.get(tenant, Retired())
+        if ran_at is not None:
+            found = self._retired[tenant] = replace(found, ran_at=ran_at)
+        return found
 
     # ---- the read side
 
@@ -253,13 +314,15 @@ class MemoryStore:
         return [task for place, task in ordered if after is None or place > after][: max(query.limit, 0)]
 
     async def position(self) -> int:
-        return len(self._events)
+        return self._base + len(self._events)
 
     async def tail(self, after: int = 0, tenant: str = "default") -> AsyncGenerator[Sequence[Event], None]:
-        while after < len(self._events):
-            batch = self._events[max(after, 0) : after + TAIL_BATCH]
-            after += len(batch)
-            mine = [event for event in batch if event.envelope.tenant == tenant]
+        after = max(after, self._base)
+        while after < self._base + len(self._events):
+            first = max(after - self._base, 0)
+            batch = self._events[first : first + TAIL_BATCH]
+            after = self._base + first + len(batch)
+            mine = [event for event in batch if event is not None and event.envelope.tenant == tenant]
             if mine:
                 yield mine
 
@@ -278,17 +341,17 @@ class MemoryStore:
             events = [event for case in self._last(query, query.last_cases) for event in case.events]
             found = sorted(events, key=lambda event: event.seq, reverse=query.newest)
         else:
-            first, last = max(query.after, 0), len(self._events)
+            first, last = max(query.after - self._base, 0), len(self._events)
             if query.upto is not None:
-                last = min(last, query.upto)
+                last = min(last, query.upto - self._base)
             places = range(last - 1, first - 1, -1) if query.newest else range(first, last)
-            found = (self._events[place] for place in places)
+            found = (event for place in places if (event := self._events[place]) is not None)
         return (event for event in found if matches(query, event))
 
     def _last(self, query: EventQuery, number: int) -> list[_Case]:
         """The cases that started last, of those that had started at the position that is asked for."""
         started = reversed(self._of(query.tenant, query.definition))
-        upto = len(self._events) if query.upto is None else query.upto
+        upto = self._base + len(self._events) if query.upto is None else query.upto
         return list(islice((case for case in started if case.events[0].seq <= upto), max(number, 0)))
 
 

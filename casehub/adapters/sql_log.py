@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import Any, ClassVar, Final, Self, TypeVar
 
 from casehub.adapters.codec import decode
-from casehub.adapters.group import Connection
+from casehub.adapters.group import POSITION, Connection
 from casehub.adapters.written import from_micros, to_micros
 from casehub.errors import StoreError
 from casehub.events import CaseId, Envelope, Event, TimerId
@@ -34,13 +34,15 @@ COUNT: Final = "SELECT {group}, count(*) FROM events AS e WHERE {where} GROUP BY
 RANGE: Final = "{e}.seq > :after AND {e}.seq <= :upto"
 SURE: Final = "{e}.confidence >= :sure AND {e}.confidence < :unsure"
 LAST_CASES: Final = "SELECT {columns} FROM cases WHERE {where} AND no < :before ORDER BY no DESC LIMIT :limit"
-_CASE_COLUMNS: Final = "no, tenant, case_id, definition, status, stalled, reason, version, seq, started_at, changed_at"
+CASE_COLUMNS: Final = "no, tenant, case_id, definition, status, stalled, reason, version, seq, started_at, changed_at"
 _FIND_CASE: Final = "SELECT no FROM cases WHERE tenant = ? AND case_id = ?"
 _LAST_MARK: Final = "SELECT seq FROM marks ORDER BY high DESC, seq DESC LIMIT 1"
 _MARK_BEFORE: Final = "SELECT seq FROM marks WHERE high < ? ORDER BY high DESC, seq DESC LIMIT 1"
 _ACTIVE: Final = "SELECT no, tenant, case_id FROM cases WHERE tenant = ? AND status IN ('STARTING', 'RUNNING')"
 _OUTCOME: Final = 'SELECT seq FROM inputs WHERE tenant = ? AND case_id = ? AND "key" = ?'
 _DUE: Final = "SELECT tenant, case_id, timer, due FROM timers WHERE due <= ? ORDER BY due LIMIT ?"
+_RETIRING: Final = "SELECT count(*) FROM (SELECT no FROM retiring LIMIT 1) AS found"
+_THERE: Final = "e.case_no NOT IN (SELECT no FROM retiring)"
 _NEXT_DUE: Final = "SELECT min(due) FROM timers WHERE due > ?"
 _BOOKMARK: Final = "SELECT seq FROM subscribers WHERE tenant = ? AND name = ?"
 
@@ -72,14 +74,15 @@ class Meaning:
 class LogSession(ABC):
     """Asks through one connection, in one thread. Questions are functions of a session, given to `ask`.
 
-    What each database says in its own SQL: `begin` a snapshot, `events` in full, the clauses `of_kinds` and `of_cases`, and
-    for tasks `offered` to somebody and `mine`.
+    What each database says in its own SQL: `begin` a snapshot, `events` in full, the clauses `of_kinds` and `of_cases`, the
+    ids of sub-cases `ordered` by their bytes, and for tasks `offered` to somebody and `mine`.
     """
 
     begin: ClassVar[str]
     events: ClassVar[str]
     of_kinds: ClassVar[str]
     of_cases: ClassVar[str]
+    ordered: ClassVar[str]
     offered: ClassVar[str]
     mine: ClassVar[str]
 
@@ -164,7 +167,7 @@ class LogSession(ABC):
         return self._events(where, after=after, upto=upto, kinds=kinds, limit=_END), min(upto, last), upto >= last
 
     def position(self) -> int:
-        return self._first("SELECT coalesce(max(seq), 0) FROM events")
+        return self._first(POSITION)
 
     def _number(self, case: CaseId, tenant: str) -> int:
         """What the case is called inside; 0 for one that was never started."""
@@ -175,7 +178,8 @@ class LogSession(ABC):
         after, upto = query.after, _END if query.upto is None else query.upto
         kinds = self._kinds_of(query)
         values: dict[str, Any] = {"upto": upto, "kinds": self.these(kinds)}
-        more = ""
+        # Events of a case that has just been retired are there until they are swept, and nobody is to count them.
+        more = f" AND {_THERE}" if self._first(_RETIRING) else ""
         if query.since is not None:
             values["since"] = since = to_micros(query.since)
             after = max(after, self._first(_MARK_BEFORE, (since,)))
@@ -294,31 +298,14 @@ class LogSession(ABC):
         if query.after is not None:
             before = self._number(query.after, query.tenant)
         statuses = tuple(dict.fromkeys(query.statuses)) or EVERY_STATUS
-        sql = self.cases_sql(_CASE_COLUMNS, statuses, query.definition is not None, query.stalled)
+        sql = self.cases_sql(CASE_COLUMNS, statuses, query.definition is not None, query.stalled)
         values = {
             "tenant": query.tenant,
             "definition": query.definition,
             "before": before,
             "limit": max(query.limit, 0),
         }
-        return [
-            CaseSummary(
-                case=CaseId(case),
-                definition=definition,
-                status=CaseStatus(status),
-                version=version,
-                seq=seq,
-                started_at=from_micros(started_at),
-                changed_at=from_micros(changed_at),
-                tenant=tenant,
-                stalled=bool(stalled),
-                reason=reason,
-                first=first,
-            )
-            for first, tenant, case, definition, status, stalled, reason, version, seq, started_at, changed_at in (
-                self.connection.execute(sql, values).fetchall()
-            )
-        ]
+        return [summary_of(row) for row in self.connection.execute(sql, values).fetchall()]
 
     def active(self) -> Sequence[tuple[str, CaseId]]:
         self._learn()
@@ -343,3 +330,21 @@ class LogSession(ABC):
 
     def bookmark(self, subscriber: str, tenant: str) -> int:
         return self._first(_BOOKMARK, (tenant, subscriber))
+
+
+def summary_of(row: Sequence[Any]) -> CaseSummary:
+    """A case on a line, of its row: the columns are those of `CASE_COLUMNS`."""
+    first, tenant, case, definition, status, stalled, reason, version, seq, started_at, changed_at = row
+    return CaseSummary(
+        case=CaseId(case),
+        definition=definition,
+        status=CaseStatus(status),
+        version=version,
+        seq=seq,
+        started_at=from_micros(started_at),
+        changed_at=from_micros(changed_at),
+        tenant=tenant,
+        stalled=bool(stalled),
+        reason=reason,
+        first=first,
+    )

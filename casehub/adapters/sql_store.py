@@ -6,8 +6,9 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
-from typing import Generic, TypeVar
+from typing import ClassVar, Generic, TypeVar
 
+from casehub.adapters import sql_retention
 from casehub.adapters.migrations import Finding
 from casehub.adapters.readers import Readers
 from casehub.adapters.sql_log import LogSession
@@ -16,7 +17,7 @@ from casehub.adapters.writer import Writer
 from casehub.errors import StoreError
 from casehub.events import CaseId, Event
 from casehub.query import By, CaseQuery, CaseSummary, EventLog, EventQuery
-from casehub.spi import CommitResult, DueTimer, Turn
+from casehub.spi import CommitResult, DueTimer, Retired, Turn
 from casehub.tasks import Task, TaskQuery
 
 S = TypeVar("S", bound=LogSession)
@@ -26,8 +27,10 @@ T = TypeVar("T")
 class SqlStore(ABC, Generic[S]):
     """Implements `CaseStore` and `EventLog` with a writer and readers, which `open` of a subclass makes.
 
-    `name`: what the database is called in errors.
+    `name`: what the database is called in errors; `sorts_kinds`: it keeps the index by kind itself.
     """
+
+    sorts_kinds: ClassVar[bool] = False
 
     def __init__(self, name: str, *, read_only: bool) -> None:
         self.name = name
@@ -109,6 +112,29 @@ class SqlStore(ABC, Generic[S]):
 
     async def next_due(self, after: datetime | None = None) -> datetime | None:
         return await self._ask(lambda session: session.next_due(after))
+
+    # ---- retention
+
+    async def expired(
+        self, before: datetime, tenant: str = "default", limit: int = 100
+    ) -> Sequence[Sequence[CaseSummary]]:
+        return await self._ask(lambda session: sql_retention.expired(session, before, tenant, limit))
+
+    async def weigh(self, cases: Sequence[CaseSummary]) -> tuple[int, int]:
+        return await self._ask(lambda session: sql_retention.weigh(session, cases))
+
+    async def retire(self, cases: Sequence[CaseSummary]) -> Sequence[CaseId]:
+        return await self._writing().do(partial(sql_retention.retire, cases=cases))
+
+    async def sweep(self, rows: int) -> int:
+        return await self._writing().do(partial(sql_retention.sweep, rows=rows, by_kind=self.sorts_kinds))
+
+    async def retired(self, tenant: str = "default", ran_at: datetime | None = None) -> Retired:
+        if ran_at is not None:
+            await self._writing().do(partial(sql_retention.ran, tenant=tenant, at=ran_at))
+        return await self._ask(lambda session: sql_retention.retired(session, tenant))
+
+    # ---- the read side
 
     async def query(self, query: EventQuery) -> Sequence[Event]:
         return await self._ask(lambda session: session.query(query))

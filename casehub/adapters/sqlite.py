@@ -81,6 +81,8 @@ class SQLiteStore(SqlStore[Session]):
     `event_bytes`: the largest body of an event; a turn with a larger one is `TooLarge`.
     """
 
+    sorts_kinds = True
+
     def __init__(
         self,
         path: str | os.PathLike[str],

@@ -54,6 +54,7 @@ class Session(LogSession):
     )
     of_kinds = _KIND
     of_cases = _CASE
+    ordered = "case_id"
     offered = _OFFERED
     mine = _MINE
 

@@ -15,6 +15,7 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from casehub.adapters.group import COUNTED
 from casehub.adapters.migrations import Finding, Migration, version_of
 from casehub.errors import SchemaError
 
@@ -152,6 +153,23 @@ CREATE TABLE offers (                   -- who sees a task that is open
 CREATE INDEX offers_by_task ON offers (task_no);
 """,
     ),
+    Migration(
+        4,
+        "retention",
+        """\
+CREATE TABLE retired (                  -- what is gone, all in all
+    tenant TEXT PRIMARY KEY,
+    cases INTEGER NOT NULL,
+    events INTEGER NOT NULL,
+    seq INTEGER NOT NULL,               -- the last position that was one of theirs
+    ran_at INTEGER                      -- when retention last ran
+) WITHOUT ROWID;
+
+CREATE TABLE retiring (                 -- cases that are gone, whose events are still to be deleted
+    no INTEGER PRIMARY KEY
+);
+""",
+    ),
 )
 
 _REGISTER: Final = """\
@@ -228,9 +246,10 @@ def check_database(connection: sqlite3.Connection) -> Sequence[Finding]:
     for (line,) in connection.execute("PRAGMA integrity_check(20)"):
         if line != "ok":
             found.append(Finding(True, f"integrity: {line}"))
-    first, last, number = connection.execute("SELECT min(seq), max(seq), count(*) FROM events").fetchone()
-    if number and (first != 1 or last != number):
-        found.append(Finding(True, f"positions: {number} events between {first} and {last}; they must be dense from 1"))
+    number, gone, last = connection.execute(COUNTED).fetchone()
+    if number + gone != last:
+        told = f"{number} events and {gone} retired ones, and the last position is {last}; they must be dense from 1"
+        found.append(Finding(True, f"positions: {told}"))
     gaps = connection.execute(
         """SELECT c.tenant, c.case_id, c.version, count(e.seq), coalesce(min(e.version), 0), coalesce(max(e.version), 0)
         FROM cases AS c LEFT JOIN events AS e ON e.case_no = c.no GROUP BY c.no
@@ -242,7 +261,8 @@ def check_database(connection: sqlite3.Connection) -> Sequence[Finding]:
             Finding(True, f"case {case!r} of {tenant!r}: version {version}, but {events} events from {low} to {high}")
         )
     (orphans,) = connection.execute(
-        "SELECT count(*) FROM events WHERE case_no NOT IN (SELECT no FROM cases) OR kind NOT IN (SELECT no FROM kinds)"
+        """SELECT count(*) FROM events WHERE kind NOT IN (SELECT no FROM kinds)
+            OR case_no NOT IN (SELECT no FROM cases UNION ALL SELECT no FROM retiring)"""
     ).fetchone()
     if orphans:
         found.append(Finding(True, f"{orphans} events without a case or a kind"))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from casehub.adapters.group import Known
 from casehub.adapters.sqlite_group import SQLiteGroup
 from casehub.adapters.sqlite_schema import migrate, schema_version
-from casehub.adapters.writer import Database, Moment, Request, decide
+from casehub.adapters.writer import Database, Moment, Request, Work, decide
 from casehub.errors import StoreError, StoreUnavailableError
 
 IDLE: Final = 0.1
@@ -47,6 +47,15 @@ class SQLiteDatabase(Database):
         connection.execute("COMMIT")
         group.settle()
         self.pages += 6 + len(group.events) + group.size // 4096
+
+    def work(self, work: Work) -> Any:
+        connection, known = self.connect()
+        before = connection.total_changes
+        connection.execute("BEGIN IMMEDIATE")
+        value = work(connection, known)
+        connection.execute("COMMIT")
+        self.pages += 6 + (connection.total_changes - before) // 4
+        return value
 
     def connect(self) -> tuple[sqlite3.Connection, Known]:
         """Raises `SchemaError` and sqlite3's errors."""

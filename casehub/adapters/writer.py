@@ -11,9 +11,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
-from typing import Final, Literal
+from typing import Any, Final, Literal, TypeVar
 
-from casehub.adapters.group import Group
+from casehub.adapters.group import Connection, Group, Known
 from casehub.adapters.loop_thread import LoopThread
 from casehub.adapters.written import Where, Written, prepare
 from casehub.errors import StoreError
@@ -23,6 +23,7 @@ GROUP_EVENTS: Final = 2_000
 """A group takes no further request once it has this many events."""
 
 Moment = Literal["written", "idle", "end"]
+T = TypeVar("T")
 
 
 @dataclass(slots=True, eq=False)
@@ -41,6 +42,20 @@ class Request:
     @property
     def events(self) -> int:
         return sum(len(turn.rows) for turn in self.turns if isinstance(turn, Written))
+
+
+Work = Callable[[Connection, Known], Any]
+"""Statements that are a transaction of their own, and what they come to."""
+
+
+@dataclass(slots=True, eq=False)
+class Job:
+    """What is written besides turns. Done, it has a `value` or an `error`."""
+
+    answer: asyncio.Future[Any]
+    work: Work
+    value: Any = None
+    error: StoreError | None = None
 
 
 def decide(group: Group, requests: Sequence[Request]) -> None:
@@ -71,6 +86,10 @@ class Database(ABC):
         """One transaction: decide, write, commit. Raises the driver's errors."""
 
     @abstractmethod
+    def work(self, work: Work) -> Any:
+        """One transaction of other statements; what they come to. Raises the driver's errors."""
+
+    @abstractmethod
     def at_fault(self, error: Exception) -> bool:
         """Whether the database is the reason, and not what was to be written."""
 
@@ -92,6 +111,15 @@ class Database(ABC):
                     request.results, request.error = [], self.explained(error)
                     request.error.__cause__ = error
 
+    def do(self, job: Job) -> None:
+        """Gives a job its value or its error."""
+        try:
+            job.value = self.work(job.work)
+        except Exception as error:
+            self.disconnect()
+            job.error = self.explained(error)
+            job.error.__cause__ = error
+
     @abstractmethod
     def tend(self, moment: Moment) -> None:
         """Look after what is beside the transactions: after each group, when idle for its `patience`, before the end."""
@@ -109,7 +137,8 @@ class Writer:
         self._published = published
         self._loop = asyncio.get_running_loop()
         self._started: asyncio.Future[Exception | None] = self._loop.create_future()
-        self._waiting: SimpleQueue[Request | None] = SimpleQueue()
+        self._waiting: SimpleQueue[Request | Job | None] = SimpleQueue()
+        self._put_off: Job | None = None
         self._database = database
         self._event_bytes = event_bytes
         self._thread = LoopThread(name, self._serve)
@@ -130,6 +159,13 @@ class Writer:
         request = Request(self._loop.create_future(), bookmark=(tenant, subscriber, seq))
         self._waiting.put(request)
         await request.answer
+
+    async def do(self, work: Callable[[Connection, Known], T]) -> T:
+        """Statements that are a transaction of their own; what they come to."""
+        job = Job(self._loop.create_future(), work)
+        self._waiting.put(job)
+        done: T = await job.answer
+        return done
 
     async def close(self) -> None:
         """Waits until everything is written that was asked for, and nothing is open any longer."""
@@ -155,6 +191,14 @@ class Writer:
                 else:
                     request.answer.set_exception(request.error)
 
+    def _hand_over(self, job: Job) -> None:
+        if job.answer.done():
+            return  # the caller was cancelled
+        if job.error is None:
+            job.answer.set_result(job.value)
+        else:
+            job.answer.set_exception(job.error)
+
     # ---- from here on: in the writer's thread
 
     def _serve(self, thread: LoopThread) -> None:
@@ -167,22 +211,29 @@ class Writer:
             return
         thread.tell(_set_result, self._started, None)
         while group := self._next():
-            database.write(group)
-            thread.tell(self._settle, group)
+            if isinstance(group, Job):
+                database.do(group)
+                thread.tell(self._hand_over, group)
+            else:
+                database.write(group)
+                thread.tell(self._settle, group)
             database.tend("written")
         database.tend("end")
         database.disconnect()
 
-    def _next(self) -> list[Request]:
-        """All that is waiting, up to the bound; nothing at the end."""
+    def _next(self) -> list[Request] | Job | None:
+        """All that is waiting, up to the bound or a job; a job; nothing at the end."""
         waiting = self._waiting
+        if (job := self._put_off) is not None:
+            self._put_off = None
+            return job
         try:
             first = waiting.get(timeout=self._database.patience)
         except Empty:
             self._database.tend("idle")
             first = waiting.get()
-        if first is None:
-            return []
+        if first is None or isinstance(first, Job):
+            return first
         group, events = [first], first.events
         while events < GROUP_EVENTS:
             try:
@@ -191,6 +242,9 @@ class Writer:
                 break
             if request is None:
                 waiting.put(None)  # nothing comes after it
+                break
+            if isinstance(request, Job):
+                self._put_off = request
                 break
             group.append(request)
             events += request.events

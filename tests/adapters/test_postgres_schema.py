@@ -127,7 +127,7 @@ async def faults(store: PostgresStore) -> Sequence[str]:
     ("damage", "fault"),
     [
         ("DELETE FROM events WHERE seq = 4", "case 'c1' of 'default': version 6, but 5 events from 1 to 6"),
-        ("DELETE FROM events WHERE seq = 4", "positions: 8 events between 1 and 9"),
+        ("DELETE FROM events WHERE seq = 4", "positions: 8 events and 0 retired ones, and the last position is 9"),
         ("UPDATE events SET version = 9 WHERE seq = 5", "case 'c1' of 'default': version 6, but 6 events from 1 to 9"),
         ("UPDATE cases SET version = 3 WHERE case_id = 'c1'", "case 'c1' of 'default': version 3, but 6 events"),
         ("DELETE FROM cases WHERE case_id = 'c2'", "3 events without a case"),

@@ -204,7 +204,7 @@ async def test_a_sound_database_has_no_faults(store: SQLiteStore, monkeypatch: p
     ("damage", "fault"),
     [
         ("DELETE FROM events WHERE seq = 4", "case 'c1' of 'default': version 6, but 5 events from 1 to 6"),
-        ("DELETE FROM events WHERE seq = 4", "positions: 8 events between 1 and 9"),
+        ("DELETE FROM events WHERE seq = 4", "positions: 8 events and 0 retired ones, and the last position is 9"),
         ("UPDATE events SET version = 9 WHERE seq = 5", "case 'c1' of 'default': version 6, but 6 events from 1 to 9"),
         ("UPDATE events SET version = 1 WHERE seq = 5", "case 'c1' of 'default': version 6, but 6 events from 1 to 6"),
         ("UPDATE cases SET version = 3 WHERE case_id = 'c1'", "case 'c1' of 'default': version 3, but 6 events"),

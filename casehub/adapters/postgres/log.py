@@ -40,6 +40,7 @@ class Session(LogSession):
     )
     of_kinds = _KIND
     of_cases = "e.case_no = ANY(:cases::bigint[])"
+    ordered = "position('/' in case_id) > 0 AND case_id COLLATE \"C\""
     offered = "no IN (SELECT task_no FROM offers WHERE tenant = :tenant AND who = ANY(:who::text[]))"
     mine = "(assignee = :user OR (assignee = '' AND NOT :user = ANY(declined)))"
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from casehub.adapters.group import COUNTED
 from casehub.adapters.migrations import Finding, Migration, version_of
 from casehub.adapters.postgres.connection import Connection, Place
 from casehub.errors import SchemaError
@@ -135,6 +136,24 @@ SELECT e.seq, k.tenant, c.case_id, e.version, e.turn, k.name, k.definition, k.bi
 FROM events AS e JOIN kinds AS k ON k.no = e.kind JOIN cases AS c ON c.no = e.case_no;
 """,
     ),
+    Migration(
+        2,
+        "retention",
+        """\
+CREATE TABLE retired (                  -- what is gone, all in all
+    tenant text PRIMARY KEY,
+    cases bigint NOT NULL,
+    events bigint NOT NULL,
+    seq bigint NOT NULL,                -- the last position that was one of theirs
+    ran_at bigint                       -- when retention last ran
+);
+
+CREATE TABLE retiring (                 -- cases that are gone, whose events are still to be deleted
+    no bigint PRIMARY KEY
+);
+CREATE INDEX cases_of_family ON cases (tenant, case_id COLLATE "C") WHERE position('/' in case_id) > 0;
+""",
+    ),
 )
 
 _REGISTER: Final = """\
@@ -188,9 +207,10 @@ def schema_version(connection: Connection, place: Place) -> int:
 def check_database(connection: Connection) -> Sequence[Finding]:
     """Everything that can be seen to be wrong, and what is worth knowing. Reads the whole log."""
     found: list[Finding] = []
-    first, last, number = connection.execute("SELECT min(seq), max(seq), count(*) FROM events").fetchone()
-    if number and (first != 1 or last != number):
-        found.append(Finding(True, f"positions: {number} events between {first} and {last}; they must be dense from 1"))
+    number, gone, last = connection.execute(COUNTED).fetchone()
+    if number + gone != last:
+        told = f"{number} events and {gone} retired ones, and the last position is {last}; they must be dense from 1"
+        found.append(Finding(True, f"positions: {told}"))
     gaps = connection.execute(
         """SELECT c.tenant, c.case_id, c.version, count(e.seq), coalesce(min(e.version), 0), coalesce(max(e.version), 0)
         FROM cases AS c LEFT JOIN events AS e ON e.case_no = c.no GROUP BY c.no
@@ -202,8 +222,8 @@ def check_database(connection: Connection) -> Sequence[Finding]:
             Finding(True, f"case {case!r} of {tenant!r}: version {version}, but {events} events from {low} to {high}")
         )
     (orphans,) = connection.execute(
-        """SELECT count(*) FROM events AS e WHERE NOT EXISTS (SELECT FROM cases AS c WHERE c.no = e.case_no)
-            OR NOT EXISTS (SELECT FROM kinds AS k WHERE k.no = e.kind)"""
+        """SELECT count(*) FROM events AS e WHERE NOT EXISTS (SELECT FROM kinds AS k WHERE k.no = e.kind)
+            OR NOT EXISTS (SELECT FROM cases AS c WHERE c.no = e.case_no) AND e.case_no NOT IN (SELECT no FROM retiring)"""
     ).fetchone()
     if orphans:
         found.append(Finding(True, f"{orphans} events without a case or a kind"))

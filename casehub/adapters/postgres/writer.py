@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from casehub.adapters.group import Known
 from casehub.adapters.postgres.connection import LOST, Connection, Ownership, Place
 from casehub.adapters.postgres.group import PostgresGroup
 from casehub.adapters.postgres.schema import migrate
-from casehub.adapters.writer import Database, Moment, Request, decide
+from casehub.adapters.writer import Database, Moment, Request, Work, decide
 from casehub.errors import StoreError, StoreUnavailableError
 
 
@@ -31,6 +32,13 @@ class PostgresDatabase(Database):
         group.flush()
         self.in_doubt = False
         group.settle()
+
+    def work(self, work: Work) -> Any:
+        connection, known = self.connect()
+        connection.execute("BEGIN")
+        value = work(connection, known)
+        connection.execute("COMMIT")
+        return value
 
     def connect(self) -> tuple[Connection, Known]:
         """The session, another one where it has ended. Raises `StoreOwnedError`, `SchemaError`, and psycopg's errors."""
