@@ -50,13 +50,13 @@ from casehub.events import (
 )
 from casehub.inputs import SteerStage
 from casehub.lifecycle import ActivationStatus, MilestoneStatus
+from casehub.plain import Plain
 from casehub.plan import PlanView
 from casehub.policies import OnOutcome
 from casehub.spi import Answer, CaseView, Defer, Selection
 from casehub.state import CaseState
 from casehub.structure import Structure
 from casehub.task_events import HumanTaskCreated, HumanTaskEnded
-from casehub.values import Plain
 
 KEPT: Final = form_of(PlanState)
 PLAN: Final = f"plan 1 {sha256(KEPT.shape.encode()).hexdigest()[:16]}"

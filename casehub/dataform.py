@@ -15,7 +15,8 @@ from types import NoneType, UnionType
 from typing import Any, Final, Union, get_args, get_origin, get_type_hints
 
 from casehub.errors import FactError
-from casehub.values import ABSENT, Absent, Plain
+from casehub.plain import Plain
+from casehub.values import ABSENT, Absent
 
 Dump = Callable[[Any], Any]
 Load = Callable[[Any], Any]

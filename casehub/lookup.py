@@ -13,17 +13,26 @@ import sys
 import traceback
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from casehub.definition import CaseDefinition
 from casehub.errors import MissingExtraError, SettingsError, did_you_mean
-from casehub.spi import CaseStore, Clock, LoopControl
+from casehub.spi import CaseStore, Clock, LoopControl, SnapshotStore
 
 _STORES = {
     "memory": ("casehub.adapters.memory", "MemoryStore", ""),
     "postgres": ("casehub.adapters.postgres", "PostgresStore", "postgres"),
     "postgresql": ("casehub.adapters.postgres", "PostgresStore", "postgres"),
     "sqlite": ("casehub.adapters.sqlite", "SQLiteStore", ""),
+}
+_SNAPSHOTS = {
+    "memory": ("casehub.adapters.memory_snapshots", "MemorySnapshots", ""),
+    "postgres": ("casehub.adapters.postgres.snapshots", "PostgresSnapshots", "postgres"),
+    "postgresql": ("casehub.adapters.postgres.snapshots", "PostgresSnapshots", "postgres"),
+    "redis": ("casehub.adapters.redis.snapshots", "RedisSnapshots", "redis"),
+    "rediss": ("casehub.adapters.redis.snapshots", "RedisSnapshots", "redis"),
+    "sqlite": ("casehub.adapters.sqlite_snapshots", "SQLiteSnapshots", ""),
+    "unix": ("casehub.adapters.redis.snapshots", "RedisSnapshots", "redis"),
 }
 _SERVERS = ("postgres", "postgresql")
 """Stores that take the URL as it is."""
@@ -60,12 +69,37 @@ def store_of(url: str, *, read_only: bool = False) -> CaseStore:
         if option not in _OPTIONS:
             raise SettingsError(f"store {url!r}: it has no option {option!r}; {did_you_mean(option, _OPTIONS)}")
         options[option] = value
+    return factory(_file_in(parts, f"store {url!r}"), **options)  # type: ignore[no-any-return]  # looked up by name
+
+
+def snapshots_of(url: str) -> SnapshotStore:
+    """A store of snapshots by URL: as `store_of`, and `redis://host:6379/0`, with `?prefix=` and what redis-py takes.
+
+    Raises `SettingsError` for a scheme that is none, `MissingExtraError` when its driver is not installed.
+    """
+    parts = urlsplit(url)
+    if parts.scheme not in _SNAPSHOTS:
+        raise SettingsError(
+            f"snapshots {url!r}: no store of snapshots has the scheme {parts.scheme!r}; {did_you_mean(parts.scheme, _SNAPSHOTS)}"
+        )
+    module, name, extra = _SNAPSHOTS[parts.scheme]
+    factory = getattr(_import(module, f"snapshots {parts.scheme}://", extra), name)
+    if parts.scheme == "memory":
+        return factory()  # type: ignore[no-any-return]  # looked up by name
+    if parts.scheme != "sqlite":
+        return factory(url)  # type: ignore[no-any-return]  # looked up by name
+    for pair in filter(None, parts.query.split("&")):
+        raise SettingsError(
+            f"snapshots {url!r}: a file of snapshots has no option {pair.partition('=')[0]!r}; leave it out"
+        )
+    return factory(_file_in(parts, f"snapshots {url!r}"))  # type: ignore[no-any-return]  # looked up by name
+
+
+def _file_in(parts: SplitResult, what: str) -> str:
     path = parts.path.removeprefix("/")
     if parts.netloc or not path or parts.fragment:
-        raise SettingsError(
-            f"store {url!r}: write sqlite:///file.db, or sqlite:////folder/file.db for an absolute path"
-        )
-    return factory(path, **options)  # type: ignore[no-any-return]  # looked up by name
+        raise SettingsError(f"{what}: write sqlite:///file.db, or sqlite:////folder/file.db for an absolute path")
+    return path
 
 
 def load_extensions() -> None:

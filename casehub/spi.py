@@ -15,13 +15,14 @@ from casehub.durations import Duration
 from casehub.events import CaseId, Envelope, Event, TimerId
 from casehub.inputs import SteerStage
 from casehub.lifecycle import CaseStatus
+from casehub.plain import Plain
 from casehub.plan import PlanView
 from casehub.query import CaseSummary, EventLog
+from casehub.snapshot import SnapshotStore as SnapshotStore  # noqa: PLC0414 - a contract, beside what it keeps
 from casehub.state import CaseState
 from casehub.structure import Structure
 from casehub.task_events import TaskId
 from casehub.tasks import Task
-from casehub.values import Plain
 from casehub.view import CaseView as CaseView  # noqa: PLC0414 - extensions see the nouns and this module
 
 # ---- the store

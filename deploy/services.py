@@ -1,9 +1,9 @@
 """Private services for tests and measurements: on a free port of this machine, in a temporary folder, gone at the end.
 
-    python -m deploy.services postgres                    # start one, print its URL as JSON, wait for Ctrl-C
+    python -m deploy.services postgres redis              # start them, print their URLs as JSON, wait for Ctrl-C
     python -m deploy.services postgres -- pytest -n 2     # run a command with CASEHUB_TEST_POSTGRES_URL, then stop it
 
-A URL that is given (`CASEHUB_TEST_POSTGRES_URL`) is taken as it is, and nothing is started. Without one the programs of
+A URL that is given (`CASEHUB_TEST_POSTGRES_URL`, `CASEHUB_TEST_REDIS_URL`) is taken as it is, and nothing is started. Without one the programs of
 the system are used; on Debian, as root, those that are missing are installed with apt; elsewhere Docker is asked for
 them. What cannot be had is an error, and the command is not run: set `CASEHUB_TEST_NO_POSTGRES` to a reason to do
 without it. A service ends with the process that started it, however that ends (one in Docker where that process ends in
@@ -24,11 +24,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 URL: Final = "CASEHUB_TEST_{}_URL"
 ABSENT: Final = "CASEHUB_TEST_NO_{}"
@@ -89,14 +89,7 @@ class Postgres:
     def stop(self, how: signal.Signals = signal.SIGINT) -> None:
         """End it: at once but in order, or as `how` says (`SIGQUIT`: as in a crash)."""
         process, self._process = self._process, None
-        if process is None:
-            return
-        process.send_signal(how)
-        try:
-            process.wait(STOP)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        _end(process, how)
 
     def _await_ready(self, status: Path, log: Path) -> None:
         """Wait until line 8 of its own file says so: a port is open before questions are answered."""
@@ -113,8 +106,70 @@ class Postgres:
         raise MissingServiceError(f"postgres did not start: {log.read_text(errors='replace')[-1_000:]}")
 
 
-SERVICES: Final = {"postgres": Postgres}
-PACKAGES: Final = {"postgres": "postgresql"}
+class Redis:
+    """A Redis of one's own. `durable`: what is written is on the disk; without it a server that ends has forgotten all."""
+
+    def __init__(self, folder: Path, *, durable: bool = False) -> None:
+        self.folder = folder
+        self.durable = durable
+        self.program = _redis_program()
+        self.port = free_port()
+        self._process: subprocess.Popen[Any] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"redis://127.0.0.1:{self.port}/0"
+
+    def start(self) -> None:
+        """Start it, on the same port each time."""
+        log = self.folder / "log"
+        settings = {"bind": "127.0.0.1", "port": str(self.port), "dir": str(self.folder), "save": "", "daemonize": "no"}
+        settings |= {"appendonly": "yes", "appendfsync": "always"} if self.durable else {"appendonly": "no"}
+        given = [word for name, value in settings.items() for word in (f"--{name}", value)]
+        with log.open("ab") as output:
+            self._process = subprocess.Popen(
+                [self.program, *given],
+                cwd=self.folder, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+                start_new_session=True,
+                preexec_fn=_end_with_parent,  # noqa: PLW1509 - nothing else ties it to this process
+            )  # fmt: skip
+        self._await_ready(log)
+
+    def stop(self, how: signal.Signals = signal.SIGINT) -> None:
+        """End it: in order, or as `how` says (`SIGKILL`: as in a crash)."""
+        process, self._process = self._process, None
+        _end(process, how)
+
+    def _await_ready(self, log: Path) -> None:
+        """Wait until it answers a PING."""
+        assert self._process is not None
+        end = time.monotonic() + START
+        while time.monotonic() < end and self._process.poll() is None:
+            try:
+                with socket.create_connection(("127.0.0.1", self.port), 1.0) as asking:
+                    asking.sendall(b"PING\r\n")
+                    if asking.recv(64).startswith(b"+PONG"):
+                        return
+            except OSError:
+                pass
+            time.sleep(0.02)
+        self.stop(signal.SIGKILL)
+        raise MissingServiceError(f"redis-server did not start: {log.read_text(errors='replace')[-1_000:]}")
+
+
+def _end(process: subprocess.Popen[Any] | None, how: signal.Signals) -> None:
+    if process is None:
+        return
+    process.send_signal(how)
+    try:
+        process.wait(STOP)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+SERVICES: Final = {"postgres": Postgres, "redis": Redis}
+PACKAGES: Final = {"postgres": "postgresql", "redis": "redis-server"}
 """What Debian calls them."""
 
 
@@ -139,7 +194,15 @@ IMAGES: Final = {
         ("pg_isready", "-q", "-h", "127.0.0.1", "-U", "test"),  # not by the socket, which is there while it is made
         "postgresql://test@127.0.0.1:{}/postgres",
         ("-c", "fsync=off", "-c", "synchronous_commit=off", "-c", "full_page_writes=off"),
-    )
+    ),
+    "redis": Image(
+        "redis:7-alpine",
+        6379,
+        (),
+        ("redis-cli", "ping"),
+        "redis://127.0.0.1:{}/0",
+        ("redis-server", "--save", "", "--appendonly", "no"),
+    ),
 }
 
 
@@ -180,17 +243,30 @@ def _docker(*words: str, limit: float = START) -> str:
     return done.stdout.strip()
 
 
+Service = TypeVar("Service", Postgres, Redis)
+
+
 @contextmanager
-def private_postgres(*, durable: bool = False) -> Iterator[Postgres]:
-    """A PostgreSQL in a temporary folder. Raises `MissingServiceError`."""
+def _private(kind: type[Service], *, durable: bool) -> Iterator[Service]:
+    """A service in a temporary folder. Raises `MissingServiceError`."""
     # A short path: that of a Unix socket has 107 bytes at most.
     with tempfile.TemporaryDirectory(prefix="svc-", dir="/tmp") as folder:
-        service = Postgres(Path(folder), durable=durable)
+        service = kind(Path(folder), durable=durable)
         try:
             service.start()
             yield service
         finally:
             service.stop()
+
+
+def private_postgres(*, durable: bool = False) -> AbstractContextManager[Postgres]:
+    """A PostgreSQL in a temporary folder. Raises `MissingServiceError`."""
+    return _private(Postgres, durable=durable)
+
+
+def private_redis(*, durable: bool = False) -> AbstractContextManager[Redis]:
+    """A Redis in a temporary folder. Raises `MissingServiceError`."""
+    return _private(Redis, durable=durable)
 
 
 def free_port() -> int:
@@ -211,6 +287,14 @@ def _postgres_programs() -> Path:
     if on_path is None:
         raise MissingServiceError("PostgreSQL is not installed (Debian: apt-get install postgresql)")
     return Path(on_path).resolve().parent
+
+
+def _redis_program() -> Path:
+    """The server's program. Raises `MissingServiceError`."""
+    found = shutil.which("redis-server") or shutil.which("valkey-server")
+    if found is None:
+        raise MissingServiceError("Redis is not installed (Debian: apt-get install redis-server)")
+    return Path(found)
 
 
 def install(package: str) -> None:
@@ -278,6 +362,11 @@ def _end_with_parent() -> None:
 
 # ---- as a program
 
+PRIVATE: Final[Mapping[str, Callable[..., AbstractContextManager[Postgres | Redis]]]] = {
+    "postgres": private_postgres,
+    "redis": private_redis,
+}
+
 
 def _provide(name: str, stack: ExitStack, *, durable: bool) -> dict[str, str]:
     """The environment that says where a service is, or why it is left out. Raises `MissingServiceError`."""
@@ -285,8 +374,9 @@ def _provide(name: str, stack: ExitStack, *, durable: bool) -> dict[str, str]:
     for variable in (url, absent):  # somebody has decided already
         if os.environ.get(variable):
             return {variable: os.environ[variable]}
+    private = PRIVATE[name]
     try:
-        service = stack.enter_context(private_postgres(durable=durable))
+        service = stack.enter_context(private(durable=durable))
     except MissingServiceError:
         if _is_there(name):
             raise
@@ -295,7 +385,7 @@ def _provide(name: str, stack: ExitStack, *, durable: bool) -> dict[str, str]:
             return {url: _contained(name, stack, durable=durable)}
         print(f"services: installing {PACKAGES[name]} with apt-get", file=sys.stderr)
         install(PACKAGES[name])
-        service = stack.enter_context(private_postgres(durable=durable))
+        service = stack.enter_context(private(durable=durable))
     return {url: service.url}
 
 
@@ -308,7 +398,7 @@ def _contained(name: str, stack: ExitStack, *, durable: bool) -> str:
 
 def _is_there(name: str) -> bool:
     try:
-        _postgres_programs()
+        _postgres_programs() if name == "postgres" else _redis_program()
     except MissingServiceError:
         return False
     return True

@@ -6,14 +6,16 @@ import asyncio
 import itertools
 import os
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
+from uuid import uuid4
 
 import psycopg
 import pytest
 from pytest_asyncio import is_async_test
 
-from deploy.services import ABSENT, URL, MissingServiceError, private_postgres
+from deploy.services import ABSENT, URL, MissingServiceError, Postgres, Redis, private_postgres, private_redis
 
 _schemas = itertools.count(1)
 
@@ -34,25 +36,42 @@ async def _tasks_left_behind() -> AsyncIterator[None]:
         pytest.fail(f"tasks left behind: {sorted(map(repr, left))}", pytrace=False)
 
 
-@pytest.fixture(scope="session")
-def postgres() -> Iterator[str]:
-    """The URL of a PostgreSQL: the one that is given (`./check` gives one), else a private one of this process."""
-    absent = os.environ.get(ABSENT.format("POSTGRES"))
-    given = os.environ.get(URL.format("POSTGRES"))
+def served(name: str, private: Callable[[], AbstractContextManager[Postgres | Redis]]) -> Iterator[str]:
+    """The URL of a service: the one that is given (`./check` gives one), else a private one of this process."""
+    absent = os.environ.get(ABSENT.format(name.upper()))
+    given = os.environ.get(URL.format(name.upper()))
     if absent:
-        pytest.skip(f"no PostgreSQL: {absent}")
+        pytest.skip(f"no {name}: {absent}")
     if given:
         yield given
         return
     try:
-        service = private_postgres()
+        service = private()
         found = service.__enter__()
     except MissingServiceError as error:
-        pytest.skip(f"no PostgreSQL: {error}")
+        pytest.skip(f"no {name}: {error}")
     try:
         yield found.url
     finally:
         service.__exit__(None, None, None)
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[str]:
+    """The URL of a PostgreSQL."""
+    yield from served("postgres", private_postgres)
+
+
+@pytest.fixture(scope="session")
+def redis() -> Iterator[str]:
+    """The URL of a Redis."""
+    yield from served("redis", private_redis)
+
+
+@pytest.fixture
+def redis_url(redis: str) -> str:
+    """The URL of a Redis that is empty as far as the test can see: with keys of its own."""
+    return f"{redis}?prefix=test-{uuid4().hex}"
 
 
 @pytest.fixture

@@ -45,6 +45,7 @@ LAYERS = {
         "casehub.problems",
         "casehub.schedule",
         "casehub.sentry",
+        "casehub.snapshot",
         "casehub.spending",
         "casehub.stage",
         "casehub.state",

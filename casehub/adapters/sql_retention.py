@@ -19,7 +19,7 @@ from casehub.lifecycle import CaseStatus
 from casehub.query import CaseSummary
 from casehub.spi import Retired
 
-BY_ID: Final = ("inputs", "timers", "tasks")
+BY_ID: Final = ("inputs", "timers", "tasks", "snapshots")
 """Tables that keep something of a case by its id; what is kept of an ended case goes with it."""
 WITH_THEM: Final = ("cases", "events", "events_by_kind", "offers", "marks", "retiring")
 """Tables whose rows go with a case, with its events, or with its tasks."""
@@ -53,7 +53,7 @@ _NO_ROWS: Final = (
     "DELETE FROM {table} WHERE (tenant, case_id, {key}) IN "
     "(SELECT tenant, case_id, {key} FROM {table} WHERE tenant = ? AND case_id = ? LIMIT ?)"
 )
-_KEYS: Final = {"inputs": '"key"', "timers": "timer", "tasks": "task"}
+_KEYS: Final = {"inputs": '"key"', "timers": "timer", "tasks": "task", "snapshots": "version"}
 _HIDE: Final = "INSERT INTO retiring VALUES (?)"
 _NO_CASE: Final = "DELETE FROM cases WHERE no = ?"
 _SUM: Final = """INSERT INTO retired VALUES (?, 1, ?, ?, NULL) ON CONFLICT (tenant) DO UPDATE SET

@@ -39,7 +39,7 @@ def _let_go() -> None:
 os.register_at_fork(after_in_child=_let_go)
 
 
-class _Ownership:
+class Ownership:
     """An advisory lock on `<path>.lock`, which holds the owner's process id. The system takes it back when a process ends."""
 
     def __init__(self, path: Path) -> None:
@@ -99,7 +99,7 @@ class SQLiteStore(SqlStore[Session]):
         super().__init__(str(self.path), read_only=read_only)
         self._synchronous: Synchronous = synchronous
         self._event_bytes = event_bytes
-        self._owner: _Ownership | None = None
+        self._owner: Ownership | None = None
 
     @property
     def latest(self) -> int:
@@ -125,7 +125,7 @@ class SQLiteStore(SqlStore[Session]):
             if self.read_only:
                 await self._verify()
             else:
-                self._owner = _Ownership(path)
+                self._owner = Ownership(path)
                 database = SQLiteDatabase(str(path), self._synchronous)
                 self._writer = Writer("casehub-sqlite-writer", database, published, self._event_bytes)
                 await self._writer.started()

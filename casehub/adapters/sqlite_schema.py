@@ -170,6 +170,28 @@ CREATE TABLE retiring (                 -- cases that are gone, whose events are
 );
 """,
     ),
+    Migration(
+        5,
+        "snapshots",
+        """\
+CREATE TABLE snapshots (                -- the last one of each case that has any
+    tenant TEXT NOT NULL,
+    case_id TEXT NOT NULL,
+    parent TEXT NOT NULL,               -- empty for none
+    definition TEXT NOT NULL,
+    status TEXT NOT NULL,
+    version INTEGER NOT NULL,           -- how many there have been
+    position INTEGER NOT NULL,          -- how many events are in it
+    content_type TEXT NOT NULL,
+    payload BLOB NOT NULL,
+    created_at INTEGER NOT NULL,
+    updated_at INTEGER NOT NULL,
+    metadata TEXT NOT NULL,             -- JSON
+    PRIMARY KEY (tenant, case_id)
+);
+CREATE INDEX snapshots_by_parent ON snapshots (tenant, parent) WHERE parent <> '';
+""",
+    ),
 )
 
 _REGISTER: Final = """\

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -12,9 +13,10 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from redis import Redis
 
 from deploy import services
-from deploy.services import MissingServiceError, install, private_postgres
+from deploy.services import MissingServiceError, install, private_postgres, private_redis
 
 ROOT = Path(__file__).parent.parent.parent
 _LEFT_OUT = os.environ.get("CASEHUB_TEST_NO_POSTGRES", "")
@@ -25,6 +27,7 @@ starts_one = pytest.mark.skipif(bool(_LEFT_OUT), reason=f"no PostgreSQL: {_LEFT_
 def _nothing_given(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CASEHUB_TEST_POSTGRES_URL", raising=False)
     monkeypatch.delenv("CASEHUB_TEST_NO_POSTGRES", raising=False)
+    monkeypatch.delenv("CASEHUB_TEST_REDIS_URL", raising=False)
 
 
 def provided() -> dict[str, str]:
@@ -163,3 +166,23 @@ def test_a_server_has_its_data_again_on_the_same_port_and_is_as_durable_as_is_as
         assert not folder.exists()
     except MissingServiceError as error:
         pytest.skip(f"no PostgreSQL: {error}")
+
+
+@pytest.mark.skipif("CASEHUB_TEST_NO_REDIS" in os.environ, reason="no Redis")
+def test_a_redis_answers_when_it_is_there_and_has_forgotten_all_when_it_is_there_again(tmp_path: Path) -> None:
+    try:
+        with private_redis() as server, Redis.from_url(server.url) as client:
+            client.set("kept", "1")
+            server.stop(signal.SIGKILL)
+            server.start()
+            assert client.get("kept") is None
+            assert client.config_get("appendonly") == {"appendonly": "no"}
+            folder = server.folder
+        with private_redis(durable=True) as server, Redis.from_url(server.url) as client:
+            client.set("kept", "1")
+            server.stop(signal.SIGKILL)
+            server.start()
+            assert client.get("kept") == b"1"
+    except MissingServiceError as error:
+        pytest.skip(f"no Redis: {error}")
+    assert not folder.exists()

@@ -47,7 +47,7 @@ _SESSION: Final = "SELECT pid, backend_start FROM pg_stat_activity WHERE pid = p
 
 
 @lru_cache(maxsize=512)
-def _translated(sql: str) -> bytes:
+def translated(sql: str) -> bytes:
     """A statement as psycopg takes it."""
     return _HOLDER.sub(lambda found: f"%({found[1]})s" if found[1] else "%s", sql).encode()
 
@@ -97,7 +97,7 @@ class Connection:
             raise
 
     def execute(self, sql: str, parameters: Sequence[Any] | Mapping[str, Any] = ()) -> Rows:
-        return self.raw.execute(_translated(sql), parameters or None)
+        return self.raw.execute(translated(sql), parameters or None)
 
     def run(self, sql: str) -> None:
         """Statements without values, one or several."""

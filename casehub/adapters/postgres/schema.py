@@ -154,6 +154,28 @@ CREATE TABLE retiring (                 -- cases that are gone, whose events are
 CREATE INDEX cases_of_family ON cases (tenant, case_id COLLATE "C") WHERE position('/' in case_id) > 0;
 """,
     ),
+    Migration(
+        3,
+        "snapshots",
+        """\
+CREATE TABLE snapshots (                -- the last one of each case that has any
+    tenant text NOT NULL,
+    case_id text NOT NULL,
+    parent text NOT NULL,               -- empty for none
+    definition text NOT NULL,
+    status text NOT NULL,
+    version integer NOT NULL,           -- how many there have been
+    position bigint NOT NULL,           -- how many events are in it
+    content_type text NOT NULL,
+    payload bytea NOT NULL,
+    created_at bigint NOT NULL,
+    updated_at bigint NOT NULL,
+    metadata text NOT NULL,             -- JSON
+    PRIMARY KEY (tenant, case_id)
+);
+CREATE INDEX snapshots_by_parent ON snapshots (tenant, parent) WHERE parent <> '';
+""",
+    ),
 )
 
 _REGISTER: Final = """\

@@ -1,0 +1,1 @@
+"""What CaseHub keeps in Redis (extra `redis`)."""
