@@ -136,15 +136,16 @@ async def opened(parts: Composition, subscribers: list[Subscriber[Any]]) -> Open
         residents = Residents(
             runtime, structures, parts.loops, tenant, parts.resident, parts.linger, asked_only=not parts.resumes
         )
+        if any(each.children for each in structures.values()):
+            family = Family(runtime, residents, structures)
+            subscribers.append(await family.begin(group.start_soon, durable=parts.resumes))
+        # What the store raises from here on would come out of the group, wrapped: nothing is asked any more.
         opening.callback(residents.forget)  # once nothing runs any more, and before what it used is closed
         await opening.enter_async_context(group)
         opening.callback(observe(runtime, residents))
         runtime.watchdog.start()
         opening.callback(runtime.watchdog.stop)
         group.start_soon(wheel.run, residents.timer_due)
-        if any(each.children for each in structures.values()):
-            family = Family(runtime, residents, structures)
-            subscribers.append(await family.begin(group.start_soon, durable=parts.resumes))
         for subscriber in subscribers:
             group.start_soon(subscriber.run, bus, store, tenant)
         if parts.resumes:

@@ -97,7 +97,7 @@ class Residents:
         """Begin a case; `fresh`: its id cannot be taken. Raises `CaseExistsError` when it is."""
         runtime = self._runtime
         if not fresh and (case in self._pumps or await runtime.store.load(case, self.tenant) or case in self._pumps):
-            raise CaseExistsError(f"case {case!r} is there already; give another case_id, or ask hub.case({case!r})")
+            raise _taken(case)
         pump = self.begin(case, structure)
         try:
             await pump.submit(input)
@@ -105,6 +105,8 @@ class Residents:
             if not pump.live.state.version:
                 self._pumps.pop(case, None)
                 pump.forget_waiters(InputRefusedError(f"case {case!r} could not start: {error}"))
+            elif isinstance(error, InputRefusedError):  # somebody has started it since this looked
+                raise _taken(case) from error
             raise
 
     def begin(self, case: CaseId, structure: Structure) -> Pump:
@@ -292,3 +294,7 @@ class Residents:
         if pump is not None and not pump.busy:
             pump.call_off()  # who waits for people is run again when they answer
             del self._pumps[oldest]
+
+
+def _taken(case: CaseId) -> CaseExistsError:
+    return CaseExistsError(f"case {case!r} is there already; give another case_id, or ask hub.case({case!r})")

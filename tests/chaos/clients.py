@@ -10,6 +10,7 @@ from typing import Any, Final
 import anyio
 
 from casehub import CaseEndedError, CaseExistsError, CaseHub, CaseStatus, HubClosedError, TaskRefusedError
+from casehub.errors import StoreUnavailableError
 from casehub.query import CaseQuery
 from casehub.tasks import Task
 from tests.chaos import load
@@ -59,21 +60,22 @@ class Clients:
         while self._again:
             await self.do(self._again.pop())
 
-    async def do(self, deed: Deed) -> None:
-        """Ask for something, and write down that it was asked for, and what came of it."""
+    async def do(self, deed: Deed) -> bool:
+        """Ask for something, and write down that it was asked for, and what came of it; whether it is done."""
         self._journal.note(deed, "asked")
         try:
             await self._VERBS[deed.verb](self, deed)
-        except CaseExistsError:  # the id is this deed's own, so it was done
-            self._journal.note(deed, "acked")
+        except CaseExistsError:
+            pass  # the id is this deed's own, so it was done
         except (CaseEndedError, TaskRefusedError):
             self._journal.note(deed, "refused")
             if deed.case in self._meters:
                 self._meters.remove(deed.case)
-        except HubClosedError:
-            pass  # nobody knows
-        else:
-            self._journal.note(deed, "acked")
+            return False
+        except (HubClosedError, StoreUnavailableError):
+            return False  # nobody knows
+        self._journal.note(deed, "acked")
+        return True
 
     async def finish(self) -> None:
         """Bring everything to its end: answer each task, close each meter, until only poison is open.
@@ -116,7 +118,8 @@ class Clients:
             return
         self._crowd += 1
         deed = self._deed("start", f"{kind}-{self._name}.{self._count + 1}", kind, self._facts(kind))
-        await self.do(deed)
+        if not await self.do(deed):
+            return
         if kind == "meter":
             self._meters.append(deed.case)
         elif kind in ("chain", "family", "plan", "bell"):

@@ -25,6 +25,7 @@ import structlog
 from casehub import CaseEnded, CaseHub, CaseStarted, Event, WorkerExecutionCompleted
 from casehub.lookup import store_of
 from casehub.query import CaseQuery, EventQuery
+from casehub.spi import CaseStore
 from casehub.state import CaseState
 from casehub.tasks import TaskQuery
 from tests.chaos import load
@@ -75,8 +76,9 @@ class Life:
     ledger: Ledger | None = None
 
     @classmethod
-    def of(cls, place: Place) -> Life:
-        life = cls(place, CaseHub(*load.DEFINITIONS, loop=load.LOOP, store=place.url, seed=0))
+    def of(cls, place: Place, store: CaseStore | None = None) -> Life:
+        """`store`: instead of the one at the place's URL."""
+        life = cls(place, CaseHub(*load.DEFINITIONS, loop=load.LOOP, store=store or place.url, seed=0))
         life.hub.on(*HEARD, durable="chaos")(life.hear)
         return life
 
@@ -108,15 +110,18 @@ class Life:
 
     def and_leave(self, name: str, seed: int, deeds: Iterable[Deed]) -> None:
         """Live for a moment, drain, and leave."""
+        asyncio.run(self.leaving(name, seed, deeds, MOMENT, lambda: None))
+
+    async def leaving(
+        self, name: str, seed: int, deeds: Iterable[Deed], moment: float, entered: Callable[[], None]
+    ) -> None:
+        """As `and_leave`, on a loop that is there, for so many seconds. `entered` is called once the hub is open."""
         journal, _ = self.begin(seed)
-
-        async def live() -> None:
-            async with self.hub as hub:
-                with anyio.move_on_after(MOMENT):
-                    await Clients(hub, journal, deeds, random.Random(seed), name).use()
-                await hub.drain("1s")
-
-        asyncio.run(live())
+        async with self.hub as hub:
+            entered()
+            with anyio.move_on_after(moment):
+                await Clients(hub, journal, deeds, random.Random(seed), name).use()
+            await hub.drain("1s")
 
     def to_the_end(self, deeds: Iterable[Deed]) -> dict[str, Any]:
         """As `last`: what is wrong, by invariant, and how much there was."""
