@@ -20,7 +20,7 @@ class Activation:
     """One activation in flight. `facts`: what it reads, as it was when it was made, for all its attempts.
 
     `attempt` counts from 1; `interruptions` of them ended with the process that ran them, `parks` of these
-    while it waited for people. `answers`: to what its worker asked, by task; `refusals`: why there is none, None where its
+    while it waited for people, or as the process was stopped in peace. `answers`: to what its worker asked, by task; `refusals`: why there is none, None where its
     deadline passed, until the attempt that asked has ended. `due`: of a schedule's. `action`: what it has planned,
     until that is rejected; `plans`: how often it has.
     """
@@ -55,7 +55,7 @@ class Activation:
         self.status = ActivationStatus.PENDING
         if isinstance(event, WorkerExecutionInterrupted):
             self.interruptions += 1
-            self.parks += event.parked
+            self.parks += event.parked or event.left
         else:
             self.refusals.clear()
         if event.then == "reroute":  # what one worker was told, and planned, is not another's

@@ -218,10 +218,12 @@ class WorkerExecutionRerouted(WorkerExecutionFinished):
 class WorkerExecutionInterrupted(WorkerExecutionFinished):
     """The process ended while the attempt ran; it runs again under the same idempotency key.
 
-    `parked`: it waited for people, and their answer has come.
+    `parked`: it waited for people, and their answer has come; `left`: the process was stopped in peace. Neither counts as
+    a crash.
     """
 
     parked: bool = False
+    left: bool = False
 
 
 @dataclass(slots=True, kw_only=True)

@@ -231,6 +231,13 @@ class Recover(Input):
 
 
 @dataclass(slots=True, kw_only=True)
+class Leave(Input):
+    """The hub is about to be left in peace: what still runs is called off, and is no crash."""
+
+    by: str = "engine"
+
+
+@dataclass(slots=True, kw_only=True)
 class Adopt(Input):
     """Go on under the structure that this process has."""
 
@@ -318,3 +325,9 @@ class Comment(TaskInput):
     """Write something beside it."""
 
     text: str
+
+
+OWN = (Returned, Deliberated, TimerDue, Recover, Leave, Adopt, ChildEnded)
+"""The inputs that a case has led to itself: nobody would hear of it if one were refused."""
+PUT_OFF = (TimerDue, Recover, Adopt)
+"""Those of them that are taken again later where the store will not write their turn: without them a case stands still."""

@@ -35,6 +35,8 @@ from casehub.subscribers import Subscriber
 
 HAND_ON: Final = 5.0
 """Seconds that subscribers get, when a hub is left in peace, for what has been committed."""
+SAY_SO: Final = 0.5
+"""Seconds for the log to hear what was called off as a hub was left in peace."""
 COUNTED: Final = 100_000
 """Open cases that are counted, at most, when a hub leaves a store that keeps nothing."""
 
@@ -84,9 +86,14 @@ class Opened:
         runtime, residents = self.runtime, self.residents
         runtime.draining = True
         residents.call_off()
-        runtime.bus.close()
         cancelled: asyncio.CancelledError | None = None
         try:
+            try:
+                if error is None and not isinstance(runtime.store, Volatile):
+                    with anyio.move_on_after(SAY_SO):
+                        await residents.leave()
+            finally:
+                runtime.bus.close()
             if error is None:
                 with anyio.move_on_after(HAND_ON):
                     for subscriber in subscribers:

@@ -64,6 +64,8 @@ class Retry:
     `attempts` counts the first one. The wait before attempt n+1 is `wait * factor ** (n - 1)`, at most `maximum`;
     with `jitter` it is drawn evenly from zero to that ("full jitter", M. Brooker, AWS Architecture Blog, 2015).
     `on`: the exceptions that are retried; others are permanent. Waits are durable: they outlive the process.
+    `crashes`: how often the process may end under one activation before it is given up: it may be what ends it. From the
+    third on there are waits as after failures, so that others get on. A process that is stopped in peace is no crash.
     """
 
     attempts: int = 3
@@ -72,10 +74,13 @@ class Retry:
     maximum: Duration = "30s"
     jitter: bool = True
     on: tuple[type[BaseException], ...] = (Exception,)
+    crashes: int = field(default=10, repr=False)  # not of the text that a version is made of: it is for operators
 
     def __post_init__(self) -> None:
         if self.attempts < 1:
             raise SettingsError(f"Retry(attempts={self.attempts}): the first attempt counts, so at least 1")
+        if self.crashes < 1:
+            raise SettingsError(f"Retry(crashes={self.crashes}): at least 1, the one after which it is given up")
         if self.factor < 1:
             raise SettingsError(f"Retry(factor={self.factor}): at least 1, or waits would shrink")
         duration(self.wait)

@@ -31,8 +31,8 @@ from casehub.errors import (
     did_you_mean,
 )
 from casehub.events import CaseId
-from casehub.inputs import Adopt, Recover, Start, TimerDue
-from casehub.lifecycle import CaseStatus
+from casehub.inputs import Adopt, Leave, Recover, Start, TimerDue
+from casehub.lifecycle import ActivationStatus, CaseStatus
 from casehub.parking import why_parked
 from casehub.patience import patiently
 from casehub.spi import DueTimer, LoopControl
@@ -242,6 +242,18 @@ class Residents:
         """Cancel everything that runs; the log knows what to run again."""
         for pump in self._pumps.values():
             pump.call_off()
+
+    async def leave(self) -> None:
+        """Have the log say of what was called off that it was stopped in peace; what is left in doubt counts as a crash."""
+        posted = [
+            pump
+            for pump in self._pumps.values()
+            if any(each.status is ActivationStatus.RUNNING for each in pump.live.state.activations.values())
+        ]
+        for pump in posted:
+            pump.post(Leave())
+        for pump in posted:
+            await pump.committed()
 
     def forget(self) -> None:
         """Let go of everything, and tell whoever still waits."""

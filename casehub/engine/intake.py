@@ -11,6 +11,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from casehub.activation import Activation
 from casehub.engine.attempts import start_pending
@@ -28,6 +29,8 @@ from casehub.events import (
     DeliberationCancelled,
     Event,
     SignalReceived,
+    TimerId,
+    TimerSet,
     WorkerExecutionInterrupted,
     WorkerResultDropped,
 )
@@ -35,6 +38,7 @@ from casehub.inputs import (
     Adopt,
     DiscardLetter,
     HoldWorkers,
+    Leave,
     Recover,
     ReleaseWorker,
     Resume,
@@ -53,8 +57,8 @@ from casehub.state import CaseState
 from casehub.structure import Structure
 from casehub.values import ABSENT, Plain
 
-INTERRUPTIONS = 10
-"""How often the process may end during one activation before the activation is faulted: it may be what ends it."""
+AT_ONCE: Final = 2
+"""Crashes under an activation after which its next attempt comes at once; later ones wait, so that others get on."""
 
 
 @dataclass(slots=True)
@@ -162,19 +166,20 @@ class Intake:
             yield DeliberationCancelled(deliberation=state.deliberation)
         for activation in list(state.activations.values()):
             if activation.status is ActivationStatus.RUNNING and only in (None, activation.id):
-                lost = only is None and activation.interruptions - activation.parks + 1 >= INTERRUPTIONS
-                exhausted = self.structure.bindings[activation.binding].policy.outcomes.exhausted
-                yield WorkerExecutionInterrupted(
-                    binding=activation.binding,
-                    activation=activation.id,
-                    worker=activation.worker,
-                    attempt=activation.attempt,
-                    settled=lost,
-                    then=(exhausted if lost else OnOutcome.RETRY).value,
-                    parked=only is not None,
-                )
+                policy = self.structure.bindings[activation.binding].policy
+                crashes = 0 if only is not None else activation.interruptions - activation.parks + 1
+                lost = crashes >= policy.retry.crashes
+                yield _interrupted(activation, policy.outcomes.exhausted if lost else None, parked=only is not None)
+                if crashes > AT_ONCE and not lost:
+                    due = input.at + policy.retry.delay(crashes - AT_ONCE, self.chance)
+                    yield TimerSet(timer=TimerId(f"retry:{activation.id}"), due=due)
         if state.status.active:
             yield from start_pending(state, self.structure)
+
+    def leave(self, input: Leave) -> Iterator[Event]:
+        for activation in list(self.state.activations.values()):
+            if activation.status is ActivationStatus.RUNNING:
+                yield _interrupted(activation, left=True)
 
     def resume(self, input: Resume) -> Iterator[Event]:
         state = self.state
@@ -199,3 +204,19 @@ class Intake:
             raise CaseEndedError(
                 f"case {self.state.id!r} cannot {verb}: it is {status}, a terminal status; start a new case instead"
             )
+
+
+def _interrupted(
+    activation: Activation, then: OnOutcome | None = None, *, parked: bool = False, left: bool = False
+) -> WorkerExecutionInterrupted:
+    """Its process has ended, or does; `then`: what follows, where it is over."""
+    return WorkerExecutionInterrupted(
+        binding=activation.binding,
+        activation=activation.id,
+        worker=activation.worker,
+        attempt=activation.attempt,
+        settled=then is not None,
+        then=(then or OnOutcome.RETRY).value,
+        parked=parked,
+        left=left,
+    )

@@ -48,7 +48,7 @@ from casehub.events import (
 )
 from casehub.explanation import Explanation, Verdict
 from casehub.folding import apply
-from casehub.inputs import NEVER, Adopt, Cancel, Deliberated, Input, Start, Unfault
+from casehub.inputs import NEVER, OWN, Adopt, Cancel, Deliberated, Input, Start, Unfault
 from casehub.lifecycle import CASE_TRANSITIONS, CaseStatus, allows, check_case
 from casehub.plan import PlanView
 from casehub.query import EventLog
@@ -100,7 +100,7 @@ class LiveCase:
     def take(self, input: Input) -> Turn:
         """The turn that an input leads to; the state is the one after it. A turn without events needs no commit.
 
-        Raises `InputRefusedError` with nothing recorded.
+        Raises `InputRefusedError`, or what else of `CaseHubError` is wrong with an input, with nothing recorded.
         """
         state = self.state
         if state.changed_at is not None and input.at < state.changed_at:
@@ -114,15 +114,17 @@ class LiveCase:
             at=input.at,
         )
         turn = self._turn = Turn(envelope, key=input.key)
-        self.deliberations.handed = False
+        self.deliberations.handed, taking = False, True
         try:
             self._record(self._first(input))
+            taking = False
             if turn.events and type(input) in (Start, Adopt, Unfault):
                 self._record(at_start(state, self.structure))
             while not state.status.ended and self._settle():
                 pass  # something that was dispatched has ended at once
         except Exception as error:
-            if isinstance(error, InputRefusedError) and not turn.events:
+            refused = isinstance(error, InputRefusedError)
+            if not turn.events and (refused or (taking and isinstance(error, CaseHubError) and type(input) not in OWN)):
                 raise
             # User code in a condition or a loop control: the case faults, visibly, and no other case notices.
             self._handles = frozenset()  # whoever raised is not asked about the end

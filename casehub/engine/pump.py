@@ -12,16 +12,18 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Final, TypeVar
 
 import anyio
+import structlog
 
 from casehub.engine.acts import ACTS, Work
 from casehub.engine.deliberation import Asking
 from casehub.engine.executor import Attempt
 from casehub.engine.live import LiveCase
 from casehub.engine.notices import notices
-from casehub.engine.recovery import back_off, commit, matters, reload, repeated, sort_out
+from casehub.engine.recovery import back_off, commit, matters, put_off, reload, repeated, sort_out
 from casehub.engine.runtime import Runtime, Ticket
 from casehub.engine.waiters import Waiters
 from casehub.errors import CaseHubError, LimitError
@@ -29,6 +31,7 @@ from casehub.events import ActivationId
 from casehub.inputs import NEVER, Input, TimerDue
 from casehub.spi import CommitResult, Committed, Turn
 
+log = structlog.get_logger("casehub.engine")
 T = TypeVar("T")
 
 BATCH: Final = 16
@@ -253,7 +256,23 @@ class Pump:
             taken.append((ticket, self.live.take(ticket.input)))
         except CaseHubError as error:
             self.runtime.refused += 1
+            self._refuse(ticket, error)
+
+    def _refuse(self, ticket: Ticket, error: CaseHubError) -> None:
+        """Tell whoever waits; what the case itself cannot do without is put off instead, and keeps the case in memory."""
+        wait = put_off(ticket)
+        if wait is None:
             ticket.refuse(error)
+            return
+        kind, case = type(ticket.input).__name__, self.live.state.id
+        log.error("input.put_off", case=case, kind=kind, again_in=wait, reason=str(error))
+        self.visitors += 1
+        self.runtime.wheel.alarm(wait, partial(self._take_up, ticket))
+
+    def _take_up(self, ticket: Ticket) -> None:
+        self.visitors -= 1
+        if not self.runtime.closed:
+            self._enter(ticket)
 
     def _give_notice(self, input: Input, taken: list[tuple[Ticket, Turn]]) -> None:
         """Let the case take what the hub has to tell it first."""
@@ -325,6 +344,6 @@ class Pump:
     ) -> list[tuple[Ticket, Turn]]:
         """Find out what was committed, go on from there, and put back what was not."""
         self.live = await reload(self.live, self.runtime, taken)
-        done, again = sort_out(self.live, taken, results)
+        done, again = sort_out(self.live, taken, results, self._refuse)
         self.inbox.extendleft(reversed(again))
         return done

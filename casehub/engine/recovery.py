@@ -7,7 +7,7 @@ committed goes back in front of the inbox, and what runs is left running: a resu
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 import structlog
@@ -17,7 +17,7 @@ from casehub.engine.runtime import Runtime, Ticket
 from casehub.envelope import CaseId, Envelope, Event
 from casehub.errors import CaseHubError, FactError, LimitError, StoreError, StoreUnavailableError
 from casehub.folding import apply
-from casehub.inputs import Deliberated, Input, Returned
+from casehub.inputs import PUT_OFF, Deliberated, Input, Returned
 from casehub.query import EventLog
 from casehub.spi import CommitResult, Committed, Conflict, Duplicate, LoopControl, Refused, TooLarge, Turn
 from casehub.state import CaseState
@@ -27,6 +27,8 @@ log = structlog.get_logger("casehub.engine")
 
 PATIENCE: Final = 30.0
 """Longest wait, in seconds, between two looks at a store that is away; the first is 0.05."""
+LONGEST: Final = 300.0
+"""Longest wait, in seconds, for an input that its case cannot do without and the store refuses."""
 CONFLICTS: Final = 3
 """Conflicts in a row after which an input is refused."""
 
@@ -107,9 +109,9 @@ async def reload(live: LiveCase, runtime: Runtime, taken: Taken) -> LiveCase:
 
 
 def sort_out(
-    live: LiveCase, taken: Taken, results: Sequence[CommitResult] | None
+    live: LiveCase, taken: Taken, results: Sequence[CommitResult] | None, refuse: Callable[[Ticket, CaseHubError], None]
 ) -> tuple[list[tuple[Ticket, Turn]], list[Ticket]]:
-    """What of a batch is done, and the tickets that are taken again, in order; the rest is refused.
+    """What of a batch is done, and the tickets that are taken again, in order; the rest goes to `refuse`.
 
     Without results (an unknown outcome) the log decides: this hub alone writes the case, so a turn is in it or is not.
     A conflict is somebody else's doing where nothing before it fell: what follows a turn that fell was built on it.
@@ -129,9 +131,9 @@ def sort_out(
             if _failing(ticket.input, error := _said_no(result)):
                 again.append(ticket)
             else:
-                ticket.refuse(error)
+                refuse(ticket, error)
         elif isinstance(result, Conflict) and not fallen and ticket.conflicts >= CONFLICTS:
-            ticket.refuse(StoreError(f"case {live.state.id!r} is written by somebody else; one hub alone may own it"))
+            refuse(ticket, StoreError(f"case {live.state.id!r} is written by somebody else; one hub alone may own it"))
         else:
             ticket.conflicts += isinstance(result, Conflict) and not fallen
             ticket.setbacks += result is None
@@ -159,6 +161,14 @@ def _failing(input: Input, error: CaseHubError) -> bool:
     else:
         return False
     return True
+
+
+def put_off(ticket: Ticket) -> float | None:
+    """Seconds after which an input that is refused is taken again, where its case would stand still without it."""
+    if ticket.taken is not None or not isinstance(ticket.input, PUT_OFF):
+        return None
+    ticket.refusals += 1
+    return min(2.0**ticket.refusals, LONGEST)
 
 
 async def back_off(ticket: Ticket, runtime: Runtime) -> None:

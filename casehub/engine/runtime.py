@@ -73,13 +73,15 @@ class Runtime:
 class Ticket:
     """An input in the inbox, and who waits for its turn. The turn of an input that changed nothing has no events.
 
-    `conflicts`, `setbacks`: how often the store refused its turn, and how often it was away for it.
+    `conflicts`, `setbacks`: how often somebody else's turn was before its own, and how often the store was away for it;
+    `refusals`: how often it was put off.
     """
 
     input: Input
     taken: asyncio.Future[Turn] | None = None
     conflicts: int = 0
     setbacks: int = 0
+    refusals: int = 0
 
     def answer(self, turn: Turn) -> None:
         if self.taken is not None and not self.taken.done():

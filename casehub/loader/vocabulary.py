@@ -225,6 +225,7 @@ SECTIONS: Final[Mapping[str, Mapping[str, Key]]] = {
         "factor": Key(Takes.NUMBER, "What each further wait is multiplied by."),
         "maximum": Key(Takes.DURATION, "The longest wait."),
         "jitter": Key(Takes.FLAG, "Whether waits are drawn evenly from zero."),
+        "crashes": Key(Takes.INTEGER, "After how many ends of the process under it an activation is given up."),
         "on": Key(Takes.NAMES, "Exceptions that are retried: names of Python's own, or module:Class."),
     },
     "budget": {

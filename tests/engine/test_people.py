@@ -43,7 +43,6 @@ from casehub import (
     WorkerExecutionStarted,
     present,
 )
-from casehub.engine.intake import INTERRUPTIONS
 from casehub.engine.takes import TAKES
 from casehub.inputs import (
     Ask,
@@ -838,7 +837,7 @@ def test_a_question_without_an_answer_leaves_the_worker_running(end: str) -> Non
 
 def test_waiting_for_people_is_no_crash_however_often() -> None:
     core = asking()
-    for _ in range(INTERRUPTIONS + 2):
+    for _ in range(Retry().crashes + 2):
         answered(core)
         asks(core)
     does(core, Complete, task=ASKED, value=3)
@@ -849,8 +848,9 @@ def test_waiting_for_people_is_no_crash_however_often() -> None:
 def test_an_answer_is_not_the_crash_that_is_one_too_many() -> None:
     core = asking()
     does(core, Complete, task=ASKED, value=3)
-    for _ in range(INTERRUPTIONS - 1):
+    for _ in range(Retry().crashes - 1):
         core.crash()
+        core.pass_time("30s")
     asks(core)
     answered(core)
     assert core.running == ["work"]

@@ -13,9 +13,8 @@ from casehub import (
     WorkerExecutionStarted,
     WorkerScheduled,
 )
-from casehub.engine.intake import INTERRUPTIONS
 from casehub.errors import Declined
-from casehub.inputs import Adopt
+from casehub.inputs import Adopt, Leave
 from casehub.policies import Retry
 from tests.engine.core import Core, names, of
 
@@ -81,21 +80,64 @@ def test_waits_count_failures_and_not_interruptions() -> None:
     assert core.running == ["work"]
 
 
-def test_an_activation_that_takes_the_process_with_it_each_time_is_given_up() -> None:
-    core = working()
-    for _ in range(INTERRUPTIONS):
+@pytest.mark.parametrize(
+    ("options", "crashes"), [({}, 10), ({"retry": Retry(crashes=3)}, 3), ({"retry": Retry(crashes=1)}, 1)]
+)
+def test_an_activation_that_takes_the_process_with_it_each_time_is_given_up(
+    options: dict[str, object], crashes: int
+) -> None:
+    core = working(**options)
+    for _ in range(crashes):
         assert core.running == ["work"]
         core.crash()
+        core.pass_time("30s")
     assert core.running == []
+    assert core.count(WorkerExecutionStarted) == crashes
     last = of(core.log, WorkerExecutionInterrupted)[-1]
     assert (last.settled, last.then) == (True, "fault_item")
 
 
 def test_an_activation_that_is_given_up_is_exhausted() -> None:
     core = working(on_exhausted="fault_case")
-    for _ in range(INTERRUPTIONS):
+    for _ in range(10):
         core.crash()
+        core.pass_time("30s")
     assert core.status is CaseStatus.FAULTED
+
+
+def test_the_first_crashes_cost_no_time_and_the_further_ones_wait_as_failures_do() -> None:
+    core = working(retry=Retry(wait="10s", jitter=False))
+    assert names(core.crash())[-1] == names(core.crash())[-1] == "WORKER_EXECUTION_STARTED"
+    for wait in ("10s", "20s", "30s", "30s"):
+        assert names(core.crash()) == ["WORKER_EXECUTION_INTERRUPTED", "TIMER_SET"]
+        assert core.running == []
+        assert core.crash() == []  # nothing ran that it could have crashed
+        core.pass_time(wait)
+        assert core.running == ["work"]
+
+
+def test_a_process_that_is_stopped_in_peace_is_no_crash() -> None:
+    core = working(retry=Retry(crashes=1))
+    for _ in range(20):
+        assert names(core.take(Leave())) == ["WORKER_EXECUTION_INTERRUPTED"]
+        assert core.running == []
+        assert names(core.crash()) == ["WORKER_EXECUTION_STARTED"]
+        assert core.running == ["work"]
+    assert core.activation("work").attempt == 21
+    core.crash()
+    assert core.running == []
+
+
+def test_an_attempt_that_fails_after_crashes_is_counted_as_a_failure_alone() -> None:
+    core = working(retry=Retry(2, wait="1s", jitter=False, crashes=3))
+    core.crash()
+    core.raises("work", OSError("away"))
+    core.pass_time("1s")
+    core.crash()
+    assert core.running == ["work"]
+    core.crash()
+    assert core.running == []
+    assert of(core.log, WorkerExecutionInterrupted)[-1].settled
 
 
 def test_a_retry_that_was_waited_for_still_waits_its_time() -> None:
