@@ -36,7 +36,7 @@ from blackboard_ext.steering import direct
 from casehub.binding import Binding
 from casehub.dataform import form_of
 from casehub.durations import Duration, duration
-from casehub.envelope import Event, subtypes
+from casehub.envelope import ActivationId, Event, subtypes
 from casehub.errors import InputRefusedError, LoopControlError, SettingsError
 from casehub.events import (
     BudgetExhausted,
@@ -245,20 +245,22 @@ def _onto_the_agenda(
             )
 
 
-def _next(state: CaseState, binding: str) -> str:
+def _next(state: CaseState, binding: str) -> ActivationId:
     """The id that the next activation of a binding will have."""
     firing = state.firings.get(binding)
-    return f"{state.id}/{binding}/{1 if firing is None else firing.count + 1}"
+    return ActivationId(f"{state.id}/{binding}/{1 if firing is None else firing.count + 1}")
 
 
 def _off_the_agenda(state: CaseState, plan: PlanState, eligible: Collection[str]) -> Iterator[Event]:
     """Pending items of bindings that are eligible no more leave it, and what was settled while nobody kept the plan."""
     for item in plan.agenda():
         if item.binding not in eligible or item.id != _next(state, item.binding):
-            yield PlanItemObsolete(binding=item.binding, item=item.id)
+            yield PlanItemObsolete(binding=item.binding, item=ActivationId(item.id))
     for item in list(plan.items.values()):
         if item.status is not ActivationStatus.PENDING and item.id not in state.activations:
-            yield PlanItemObsolete(binding=item.binding, item=item.id, detail="it ended under another loop control")
+            yield PlanItemObsolete(
+                binding=item.binding, item=ActivationId(item.id), detail="it ended under another loop control"
+            )
 
 
 def _ended(event: WorkerExecutionFinished) -> PlanItemEnded:

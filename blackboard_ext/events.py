@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from casehub.envelope import Event
+from casehub.envelope import ActivationId, Event
 from casehub.values import Plain
 
 # ---- stages
@@ -59,7 +59,7 @@ class PlanItemEvent(Event):
     """Base: something about one plan item, which is one activation of a binding as the plan sees it."""
 
     binding: str
-    item: str
+    item: ActivationId
 
 
 @dataclass(slots=True, kw_only=True)

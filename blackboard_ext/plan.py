@@ -35,7 +35,7 @@ from blackboard_ext.events import (
     StageTerminated,
 )
 from casehub.binding import Binding
-from casehub.envelope import Event, subtypes
+from casehub.envelope import ActivationId, Event, subtypes
 from casehub.errors import SettingsError, did_you_mean
 from casehub.events import BudgetExhausted, DeliberationStarted, TimerFired
 from casehub.lifecycle import ActivationStatus, MilestoneStatus
@@ -256,7 +256,7 @@ class CasePlanModel:
             raise SettingsError(f"binding {name!r} is not on the agenda; {did_you_mean(name, self._items)}")
         if item.priority != priority:
             self._items[item.binding] = replace(item, priority=priority)
-            self.writes.append(PlanItemPrioritised(binding=item.binding, item=item.id, priority=priority))
+            self.writes.append(PlanItemPrioritised(binding=item.binding, item=ActivationId(item.id), priority=priority))
 
     def set_aside(self, resource: str, amount: float) -> None:
         """Set an amount of a resource aside, in the resource's own unit. Raises `SettingsError` for what is no amount."""

@@ -39,6 +39,7 @@ from casehub.errors import (
     Declined,
     DefinitionError,
     FactError,
+    FileError,
     HubClosedError,
     IllegalTransitionError,
     InputRefusedError,
@@ -137,6 +138,7 @@ from casehub.policies import (
     last_writer_wins,
 )
 from casehub.query import CaseLog, CaseQuery, CaseSummary, EventLog, EventQuery
+from casehub.retention import Retention
 from casehub.schedule import CatchUp, Schedule, after, at, cron, every
 from casehub.sentry import Sentry, absent, confident, present, reached
 from casehub.spi import Answer, CaseStore, Clock, Defer, Executor, LoopControl, Selection, Turn
@@ -245,6 +247,7 @@ __all__ = [
     "FactError",
     "FactHistory",
     "Faulted",
+    "FileError",
     "Gate",
     "GateAnswer",
     "GoalExpression",
@@ -292,6 +295,7 @@ __all__ = [
     "QuarantineEvent",
     "Refire",
     "Rest",
+    "Retention",
     "Retry",
     "Schedule",
     "SchemaError",

@@ -200,6 +200,11 @@ class ControlClient:
         found: Sequence[Mapping[str, Any]] = await self._ask("migrate", definition=definition)
         return found
 
+    async def retire(self, after: str, archive: str | None) -> Mapping[str, Any]:
+        """Retire what is due, as `hub.retention.run` does. `archive`: the whole path of a folder."""
+        found: Mapping[str, Any] = await self._ask("retire", after=after, archive=archive)
+        return found
+
     async def info(self) -> Mapping[str, Any]:
         """What the process is doing: `working`, `parked` (case to reason), `draining`."""
         found: Mapping[str, Any] = await self._ask("info")

@@ -13,6 +13,7 @@ from casehub.control_tasks import TaskVerb, act
 from casehub.errors import InputRefusedError, UnknownNameError, did_you_mean
 from casehub.events import EVENT_TYPES, CaseId, Event
 from casehub.hub import CaseHub
+from casehub.retention import Retention
 from casehub.stage import StageVerb
 from casehub.stepping import Stepper
 
@@ -41,6 +42,7 @@ class Verbs:
                 "release_worker",
                 "reroute",
                 "resume",
+                "retire",
                 "retry_letter",
                 "signal",
                 "stage",
@@ -145,6 +147,9 @@ class Verbs:
 
     async def migrate(self, definition: str) -> Sequence[Mapping[str, Any]]:
         return [asdict(each) for each in await self._hub.migrate(definition)]
+
+    async def retire(self, after: str, archive: str | None = None) -> Mapping[str, Any]:
+        return asdict(await self._hub.retention.run(Retention(after, archive)))
 
     async def discard_letter(self, letter: str, by: str = "user", reason: str = "") -> None:
         await self._hub.dead_letters.discard(letter, by=by, reason=reason)

@@ -28,6 +28,7 @@
     |  |  `- SnapshotConflictError  ... as somebody else has saved another; carries both versions
     |  `- SchemaError             the database's schema is not this version's
     |- NotReachableError          the worker process cannot be reached, or went away
+    |- FileError                  a file that cannot be written, or is not what it should be
     |- SettingsError              a setting or a reference to code that cannot be used
     `- MissingExtraError          an optional dependency is not installed
 
@@ -226,6 +227,10 @@ class SchemaError(StoreError):
 
 class NotReachableError(CaseHubError):
     """The worker process cannot be reached, or went away before it answered."""
+
+
+class FileError(CaseHubError):
+    """A file that cannot be written, is there already, or is not whole."""
 
 
 class SettingsError(CaseHubError):

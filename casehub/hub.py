@@ -35,6 +35,7 @@ from casehub.quarantines import Quarantines
 from casehub.query import CaseQuery, CaseSummary, EventLog, check_kinds
 from casehub.residents import Residents
 from casehub.resources import Opener
+from casehub.retention import KEEP, Keeper, Retention, retiring
 from casehub.spi import CaseStore, Clock, Executor, LoopControl
 from casehub.structure import Structure, link, started_with, with_sub_cases
 from casehub.subscribers import Handler, Subscriber
@@ -58,6 +59,7 @@ class CaseHub:
     - `tenant`: whose cases these are; a store keeps those of several apart.
     - `resources`: values for openers declared by `definition.resource`, instead of opening them.
     - `resident`: how many cases that wait for somebody stay in memory; `linger`: how long they do.
+    - `retention`: how long cases are kept after their end; None: for ever.
     - `resume=False`: work only the cases that this hub starts or is asked for, not what else is open in the store.
 
     The constructor does no I/O. Raises `DefinitionError` for a definition that can never work.
@@ -76,6 +78,7 @@ class CaseHub:
         resident: int = 1_000,
         linger: Duration = "1m",
         resume: bool = True,
+        retention: Retention | None = KEEP,
     ) -> None:
         self.definitions = with_sub_cases(definitions)
         self.structures = {name: build(each) for name, each in self.definitions.items()}
@@ -93,9 +96,12 @@ class CaseHub:
             resident=resident,
             linger=duration(linger),
             resumes=resume,
+            retention=retention,
         )
         self.store: CaseStore = self._parts.store
         self.clock: Clock = self._parts.clock
+        if retention is not None and retention is not KEEP:
+            retiring(self.store)
         self.tenant = tenant
         self.resumes = resume
         self.tasks = Worklist(self)  # what people have to do
@@ -227,6 +233,15 @@ class CaseHub:
     def quarantine(self) -> Quarantines:
         """Workers that keep failing and are left alone: to look at, and to release."""
         return Quarantines(self)
+
+    @property
+    def retention(self) -> Keeper:
+        """Retires cases that ended long ago, by itself; to look at what is due, and to do it now."""
+        keeper = self._here.keeper
+        if keeper is None:
+            retiring(self.store)  # says why
+            raise HubClosedError(NOT_OPEN)
+        return keeper
 
     async def migrate(self, definition: CaseDefinition | str, *, dry_run: bool = False) -> Sequence[Migration]:
         """The open cases of another version, which adopt this one where they can; `dry_run`: only say so."""

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from types import TracebackType
 from typing import Any, Final
 
@@ -29,7 +30,8 @@ from casehub.metrics import observe
 from casehub.query import CaseQuery
 from casehub.residents import Residents
 from casehub.resources import Opener, open_resources
-from casehub.spi import CaseStore, Clock, Executor, LoopControl, Volatile
+from casehub.retention import Keeper, Retention, retiring
+from casehub.spi import CaseStore, Clock, Executor, LoopControl, RetiresCases, Volatile
 from casehub.structure import Structure
 from casehub.subscribers import Subscriber
 
@@ -46,7 +48,8 @@ class Composition:
     """What a hub is composed of.
 
     `chance`: of the jitter of retries; `replaced`: values for resources, instead of opening them; `resident`: how many
-    cases that wait stay in memory, and `linger`: how long; `resumes`: whether it works what is open in the store, unasked.
+    cases that wait stay in memory, and `linger`: how long; `resumes`: whether it works what is open in the store, unasked;
+    `retention`: how long cases are kept after their end, None for ever.
     """
 
     definitions: Mapping[str, CaseDefinition]
@@ -61,6 +64,7 @@ class Composition:
     resident: int
     linger: timedelta
     resumes: bool
+    retention: Retention | None
 
 
 @dataclass(slots=True)
@@ -69,6 +73,7 @@ class Opened:
 
     runtime: Runtime
     residents: Residents
+    keeper: Keeper | None
     group: TaskGroup
     stack: AsyncExitStack
 
@@ -155,9 +160,21 @@ async def opened(parts: Composition, subscribers: list[Subscriber[Any]]) -> Open
         group.start_soon(wheel.run, residents.timer_due)
         for subscriber in subscribers:
             group.start_soon(subscriber.run, bus, store, tenant)
+        keeper = None
+        if isinstance(store, RetiresCases):
+            heard = partial(_heard, subscribers, store, tenant)
+            keeper = Keeper(retiring(store), parts.clock, parts.retention, tenant, residents.leave, heard)
         if parts.resumes:
             group.start_soon(residents.resume)
-        return Opened(runtime, residents, group, opening.pop_all())
+            if keeper is not None and parts.retention is not None:
+                group.start_soon(keeper.serve, parts.retention)
+        return Opened(runtime, residents, keeper, group, opening.pop_all())
+
+
+async def _heard(subscribers: Sequence[Subscriber[Any]], store: CaseStore, tenant: str) -> int | None:
+    """The position up to which the durable subscribers have heard everything; None where there are none."""
+    names = [each.durable for each in subscribers if each.durable is not None]
+    return min([await store.bookmark(name, tenant=tenant) for name in names], default=None)
 
 
 async def _lost_with(store: CaseStore, tenant: str) -> Sequence[CaseId]:

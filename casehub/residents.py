@@ -222,6 +222,17 @@ class Residents:
             return
         pump.post(TimerDue(timer=timer.timer, due=timer.due))
 
+    def leave(self, case: CaseId) -> bool:
+        """Have a case leave memory that has ended; whether it has, or was not there."""
+        pump = self._pumps.get(case)
+        if pump is None:
+            return case not in self._loading
+        if pump.busy or not pump.live.state.status.ended:
+            return False
+        del self._pumps[case]
+        self._ended.pop(case, None)
+        return True
+
     @property
     def resident(self) -> int:
         """How many cases are in memory."""

@@ -17,6 +17,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from casehub.durations import duration
 from casehub.errors import CaseHubError, SettingsError, did_you_mean, nearest
+from casehub.retention import OFF
 
 PREFIX: Final = "CASEHUB_"
 FILE: Final = "casehub.toml"
@@ -30,6 +31,10 @@ def _span(text: str) -> str:
     except CaseHubError as error:
         raise ValueError(str(error)) from None
     return text
+
+
+def _span_or_off(text: str) -> str:
+    return text if text == OFF else _span(text)
 
 
 def _url(text: str) -> str:
@@ -63,6 +68,10 @@ class Settings(BaseSettings):
         Field(description="the loop control or strategy: module:factory, or name=module:factory, by commas"),
     ] = ""
     drain_timeout: Annotated[str, AfterValidator(_span), Field(description="how long a stop waits for workers")] = "30s"
+    retention: Annotated[
+        str, AfterValidator(_span_or_off), Field(description="how long cases are kept after their end; off: for ever")
+    ] = "90d"
+    archive: Annotated[str, Field(description="the folder for cases that are not kept any longer; empty: deleted")] = ""
     tenant: Annotated[str, Field(description="whose cases", min_length=1)] = "default"
     by: Annotated[str, Field(description="who acts, as kind:name")] = ""
     log_level: Annotated[

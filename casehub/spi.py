@@ -192,6 +192,15 @@ class RetiresCases(Protocol):
 
 
 @runtime_checkable
+class ListsInputs(Protocol):
+    """A store that says which inputs a case has taken, so that they come along where the case is copied."""
+
+    async def inputs(self, case: CaseId, tenant: str = "default") -> Mapping[str, int]:
+        """Their keys, with the positions of the turns that consumed them."""
+        ...
+
+
+@runtime_checkable
 class Volatile(Protocol):
     """A store that keeps nothing when the hub is left: leaving it with open cases warns."""
 

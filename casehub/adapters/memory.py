@@ -190,6 +190,10 @@ class MemoryStore:
         found = self._cases.get((tenant, case))
         return None if found is None or found.keys is None else found.keys.get(key)
 
+    async def inputs(self, case: CaseId, tenant: str = "default") -> Mapping[str, int]:
+        found = self._cases.get((tenant, case))
+        return {} if found is None else dict(found.keys or {})
+
     async def active(self) -> Sequence[tuple[str, CaseId]]:
         return [key for key, case in self._cases.items() if case.status in _ACTIVE and case.events]
 

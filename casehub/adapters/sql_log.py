@@ -40,6 +40,7 @@ _LAST_MARK: Final = "SELECT seq FROM marks ORDER BY high DESC, seq DESC LIMIT 1"
 _MARK_BEFORE: Final = "SELECT seq FROM marks WHERE high < ? ORDER BY high DESC, seq DESC LIMIT 1"
 _ACTIVE: Final = "SELECT no, tenant, case_id FROM cases WHERE tenant = ? AND status IN ('STARTING', 'RUNNING')"
 _OUTCOME: Final = 'SELECT seq FROM inputs WHERE tenant = ? AND case_id = ? AND "key" = ?'
+_INPUTS: Final = 'SELECT "key", seq FROM inputs WHERE tenant = ? AND case_id = ? ORDER BY seq, "key"'
 _DUE: Final = "SELECT tenant, case_id, timer, due FROM timers WHERE due <= ? ORDER BY due LIMIT ?"
 _RETIRING: Final = "SELECT count(*) FROM (SELECT no FROM retiring LIMIT 1) AS found"
 _THERE: Final = "e.case_no NOT IN (SELECT no FROM retiring)"
@@ -319,6 +320,9 @@ class LogSession(ABC):
     def outcome(self, case: CaseId, key: str, tenant: str) -> int | None:
         row = self.connection.execute(_OUTCOME, (tenant, case, key)).fetchone()
         return None if row is None else int(row[0])
+
+    def inputs(self, case: CaseId, tenant: str) -> Mapping[str, int]:
+        return {key: int(seq) for key, seq in self.connection.execute(_INPUTS, (tenant, case)).fetchall()}
 
     def due(self, now: datetime, limit: int) -> Sequence[DueTimer]:
         rows = self.connection.execute(_DUE, (to_micros(now), max(limit, 0))).fetchall()

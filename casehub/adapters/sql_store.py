@@ -113,6 +113,9 @@ class SqlStore(ABC, Generic[S]):
     async def next_due(self, after: datetime | None = None) -> datetime | None:
         return await self._ask(lambda session: session.next_due(after))
 
+    async def inputs(self, case: CaseId, tenant: str = "default") -> Mapping[str, int]:
+        return await self._ask(lambda session: session.inputs(case, tenant))
+
     # ---- retention
 
     async def expired(

@@ -80,6 +80,13 @@ tasks = App(
     sort_key=2,
 )
 
+retention = App(
+    name="retention",
+    help="Retire cases that ended long ago.",
+    help_epilogue="Each has its own --help, with examples.",
+    sort_key=4,
+)
+
 app.command(case)
 app.command(events)
 app.command(definitions)
@@ -94,6 +101,7 @@ app.command("casehub.cli.brake:resume_app", name="resume", help="Release the bra
 app.command(letters)
 app.command(quarantine)
 app.command(tasks)
+app.command(retention)
 app.command("casehub.cli.doctor:app", name="doctor", help="Look over everything that is needed.", sort_key=5)
 
 case.command("casehub.cli.starting:start_app", name="start", help="Start a case.", sort_key=0)
@@ -175,6 +183,9 @@ db.command(
     "casehub.cli.database:check_app", name="check", help="Read the whole database and say what is wrong with it."
 )
 db.command("casehub.cli.database:migrate_app", name="migrate", help="Bring the schema of the database to this version.")
+
+retention.command("casehub.cli.retiring:plan_app", name="plan", help="Say what is due to be retired.", sort_key=0)
+retention.command("casehub.cli.retiring:run_app", name="run", help="Retire what is due, now.", sort_key=1)
 
 for _place, (_name, _help) in enumerate(
     (

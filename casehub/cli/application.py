@@ -13,6 +13,7 @@ from casehub.definition import CaseDefinition
 from casehub.errors import SettingsError, UnknownNameError, did_you_mean
 from casehub.hub import CaseHub
 from casehub.lookup import adapter, load_definition, object_of, store_of
+from casehub.retention import KEEP, Retention
 from casehub.spi import Volatile
 from casehub.structure import Structure
 from casehub.validation import build
@@ -85,6 +86,7 @@ def hub_of(
     tenant: str = "default",
     resume: bool = True,
     allow_code: Sequence[str] = (),
+    retention: Retention | None = KEEP,
 ) -> CaseHub:
     """A hub for APP on a store. A hub that APP names keeps its own store, unless that is memory.
 
@@ -94,9 +96,11 @@ def hub_of(
     found = None if is_file(reference) else object_of(reference)
     if not isinstance(found, CaseHub):
         loops = loops_named(loop, [definition.name for definition in definitions])
-        return CaseHub(*definitions, store=store, loop=loops, tenant=tenant, resume=resume)
+        return CaseHub(*definitions, store=store, loop=loops, tenant=tenant, resume=resume, retention=retention)
     if loop:
         raise SettingsError(f"--loop {loop}: {reference!r} is a CaseHub, which has its own; give it loop= there")
+    if retention is not KEEP:
+        raise SettingsError(f"retention: {reference!r} is a CaseHub, which has its own; give it retention= there")
     if isinstance(found.store, Volatile):
         found.store = store_of(store)
     if not resume:

@@ -42,6 +42,15 @@ def compact(value: object, width: int = 0) -> str:
     return text if not width or len(text) <= width else f"{text[: width - 3]}..."
 
 
+def sized(count: int) -> str:
+    """A number of bytes as people say it: `512 B`, `1.4 MB`."""
+    size, units = float(count), iter(("kB", "MB", "GB", "TB"))
+    unit = "B"
+    while size >= 1_000 and (larger := next(units, "")):
+        size, unit = size / 1_000, larger
+    return f"{count} B" if unit == "B" else f"{size:.1f} {unit}"
+
+
 def note(text: str) -> None:
     """A line to the error stream: progress, hints, what is not the answer."""
     write(sys.stderr, text)

@@ -32,6 +32,7 @@ from casehub.hub import CaseHub
 from casehub.lifecycle import CaseStatus
 from casehub.lookup import release
 from casehub.query import CaseQuery
+from casehub.retention import KEEP, retention_of
 from casehub.spi import Volatile
 
 LEAVE: Final = 1.0
@@ -79,6 +80,18 @@ async def up(
         str | None,
         Parameter(help="How long a stop waits for workers. [env: CASEHUB_DRAIN_TIMEOUT; default: 30s]"),
     ] = None,
+    retention: Annotated[
+        str | None,
+        Parameter(
+            help="How long cases are kept after their end; off: for ever. [env: CASEHUB_RETENTION; default: 90d]"
+        ),
+    ] = None,
+    archive: Annotated[
+        str | None,
+        Parameter(
+            help="The folder for cases that are not kept any longer; without it they are deleted. [env: CASEHUB_ARCHIVE]"
+        ),
+    ] = None,
     replay: Annotated[
         str | None, Parameter(help="First feed this log (XES) into cases, from where an earlier start got to.")
     ] = None,
@@ -86,14 +99,27 @@ async def up(
 ) -> int:
     """Work cases in this process: engine, database, control socket."""
     session = Session(
-        common, app=application, loop=None if loop is None else ",".join(loop), drain_timeout=drain_timeout
+        common,
+        app=application,
+        loop=None if loop is None else ",".join(loop),
+        drain_timeout=drain_timeout,
+        retention=retention,
+        archive=archive,
     )
     settings = session.settings
     log_to_stderr(settings.log_level, settings.log_format)
     logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     if not settings.app:
         raise SettingsError("APP is missing: say what to work, such as 'casehub up examples.claim:claim'")
-    hub = hub_of(settings.app, settings.db, loop=settings.loop, tenant=settings.tenant, allow_code=session.allow_code)
+    said = session.loaded.given("retention") or session.loaded.given("archive")
+    hub = hub_of(
+        settings.app,
+        settings.db,
+        loop=settings.loop,
+        tenant=settings.tenant,
+        allow_code=session.allow_code,
+        retention=retention_of(settings.retention, settings.archive) if said else KEEP,
+    )
     database = _file_of(hub, session)
     socket = socket_of(database)
     limit = duration(settings.drain_timeout).total_seconds()
@@ -207,6 +233,7 @@ def _say_what_runs(
                 "database": shown,
                 "socket": str(socket_of(database)),
                 "cases": counts,
+                "ended_cases": _kept(hub),
             }
         )
         return
@@ -225,6 +252,7 @@ def _say_what_runs(
             ("  store", hub.store.describe()),
             ("  control", socket_of(database)),
             ("  open cases", told),
+            ("  ended cases", _kept(hub)),
             *(
                 [("  brake", "on: nothing new starts in the cases it holds; casehub resume releases it")]
                 if hub.brake.on
@@ -238,6 +266,12 @@ def _say_what_runs(
     printer.say(f"  {program()} case list{suffix}")
     printer.say(f"  {program()} events tail{suffix}")
     printer.say(f"Ctrl-C stops it, with up to {limit} for running workers.")
+
+
+def _kept(hub: CaseHub) -> str:
+    """What becomes of cases after their end, in words."""
+    retention = hub.retention.retention
+    return "kept for ever" if retention is None else f"{retention}".removeprefix("cases are ")
 
 
 def _called(definition: CaseDefinition) -> str:

@@ -53,6 +53,9 @@ class WitnessedStore:
         self.due = store.due
         self.next_due = store.next_due
         self.bookmark = store.bookmark
+        self.inputs = store.inputs
+        self.expired, self.weigh = store.expired, store.weigh
+        self.retire, self.sweep, self.retired = store.retire, store.sweep, store.retired
 
     async def open(self, published: Callable[[Sequence[Turn]], None]) -> None:
         def witnessed(turns: Sequence[Turn]) -> None:

@@ -29,6 +29,7 @@ from casehub.errors import CaseHubError, CaseNotFoundError, HubClosedError, Sett
 from casehub.events import CaseId, Event
 from casehub.hub import CaseHub
 from casehub.loops import Loops
+from casehub.retention import Retention
 from casehub.spi import CaseStore
 from casehub.stepping import Step, Stepper, step_of
 from casehub.testing.evidence import WitnessedStore, listed
@@ -49,6 +50,7 @@ class CaseTestKit:
 
     - `hub`, `clock`: for everything that the kit has no word for. Workers under test sleep by `kit.clock.sleep("1h")`.
     - `loop`: as of `CaseHub`; `start`: what time it is at first (aware); `seed`: of the jitter of retries.
+    - `retention`: as of `CaseHub`; by default every case is kept.
     - `step`: every case that `kit.start` starts holds each decision until `kit.step(case)`.
 
     Leaving it raises `AssertionError` when user code changed a committed event or a fact in place, when a case is not
@@ -63,6 +65,7 @@ class CaseTestKit:
         start: datetime = START,
         seed: int = 0,
         step: bool = False,
+        retention: Retention | None = None,
     ) -> None:
         self.clock = VirtualClock(start)
         self._store = WitnessedStore()
@@ -81,6 +84,7 @@ class CaseTestKit:
                 executor=self._executor,
                 resources=self._resources,
                 seed=seed,
+                retention=retention,
             )
 
         self._lives = Lives(self._store, make)

@@ -6,9 +6,10 @@ happens. The next one finds the store as it was left.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Protocol
 
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
@@ -19,8 +20,8 @@ from casehub.errors import HubClosedError, SettingsError, did_you_mean
 from casehub.events import EVENT_TYPES, CaseId, Event
 from casehub.family import NAME as FAMILIES
 from casehub.hub import CaseHub
-from casehub.query import EventLog
-from casehub.spi import CaseStore, CommitResult, Committed, DueTimer, Turn
+from casehub.query import CaseSummary, EventLog
+from casehub.spi import CaseStore, CommitResult, Committed, DueTimer, ListsInputs, Retired, RetiresCases, Turn
 
 
 class Died(Exception):  # noqa: N818 - it is no error of anybody: it ends a block as the end of a process would
@@ -56,13 +57,17 @@ def crash_of(event: type[Event] | str, times: int) -> Crash:
     return Crash(event, times)
 
 
+class WholeStore(CaseStore, RetiresCases, ListsInputs, Protocol):
+    """A store that can do everything that stores can."""
+
+
 class Line:
     """The store as one hub has it. Once it is cut nothing goes through any more; whoever asks waits for the hub's end.
 
     Turns are committed one by one while a crash is set, so that none is in the log behind the one that the hub dies of.
     """
 
-    def __init__(self, store: CaseStore, crash: Callable[[], Crash | None], die: Callable[[], None]) -> None:
+    def __init__(self, store: WholeStore, crash: Callable[[], Crash | None], die: Callable[[], None]) -> None:
         self.log: EventLog = store.log
         self.describe = store.describe
         self.close = store.close
@@ -128,6 +133,32 @@ class Line:
         await self._through()
         return await self._store.bookmark(subscriber, seq, tenant)
 
+    async def inputs(self, case: CaseId, tenant: str = "default") -> Mapping[str, int]:
+        await self._through()
+        return await self._store.inputs(case, tenant)
+
+    async def expired(
+        self, before: datetime, tenant: str = "default", limit: int = 100
+    ) -> Sequence[Sequence[CaseSummary]]:
+        await self._through()
+        return await self._store.expired(before, tenant, limit)
+
+    async def weigh(self, cases: Sequence[CaseSummary]) -> tuple[int, int]:
+        await self._through()
+        return await self._store.weigh(cases)
+
+    async def retire(self, cases: Sequence[CaseSummary]) -> Sequence[CaseId]:
+        await self._through()
+        return await self._store.retire(cases)
+
+    async def sweep(self, rows: int) -> int:
+        await self._through()
+        return await self._store.sweep(rows)
+
+    async def retired(self, tenant: str = "default", ran_at: datetime | None = None) -> Retired:
+        await self._through()
+        return await self._store.retired(tenant, ran_at)
+
     async def _through(self) -> None:
         """Go on, or wait until the hub has ended. Raises `HubClosedError` to whoever does not end with it."""
         if self.cut:
@@ -142,7 +173,7 @@ class Lives:
     A handle that asks here for its hub is good for all of them.
     """
 
-    def __init__(self, store: CaseStore, make: Callable[[CaseStore], CaseHub]) -> None:
+    def __init__(self, store: WholeStore, make: Callable[[CaseStore], CaseHub]) -> None:
         self.crash: Crash | None = None
         self.crashed = False
         self.failure: Exception | None = None
