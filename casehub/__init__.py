@@ -21,6 +21,7 @@ from casehub.actions import ActionApproved, ActionEvent, ActionHeld, ActionPlann
 from casehub.binding import Binding, Faulted, Signal, Worker
 from casehub.bus import Subscription
 from casehub.case import Case
+from casehub.compensation import Compensation
 from casehub.context import CaseContext, Fact
 from casehub.deadletters import DeadLetter
 from casehub.decision import Decision, DecisionReplay, DecisionStatus, Difference, Inquiry
@@ -63,6 +64,7 @@ from casehub.events import (
     ActivationId,
     BudgetExhausted,
     CaseCancelled,
+    CaseCompensating,
     CaseCompleted,
     CaseEnded,
     CaseFaulted,
@@ -71,6 +73,9 @@ from casehub.events import (
     CaseStarted,
     CaseStatusChanged,
     CaseUnfaulted,
+    CompensationEnabled,
+    CompensationEvent,
+    CompensationStarted,
     ContextChanged,
     DeadLetterDiscarded,
     DeadLetterEvent,
@@ -187,6 +192,7 @@ __all__ = [
     "Case",
     "CaseCancelled",
     "CaseCancelledError",
+    "CaseCompensating",
     "CaseCompleted",
     "CaseContext",
     "CaseDefinition",
@@ -216,6 +222,10 @@ __all__ = [
     "Child",
     "ChoreographyLoopControl",
     "Clock",
+    "Compensation",
+    "CompensationEnabled",
+    "CompensationEvent",
+    "CompensationStarted",
     "Confident",
     "ContextChanged",
     "DeadLetter",

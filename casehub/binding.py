@@ -129,7 +129,7 @@ class Binding:
 
     `requires`: facts without which it does not come up; `watches`: facts whose new stamps make it come up again;
     `reads`: all facts that its workers and its guard read; `by_reads`: a change of what it reads makes it come up, and
-    nothing else does.
+    nothing else does; `compensation`: the binding that undoes what it does, empty for none.
     """
 
     name: str
@@ -141,6 +141,12 @@ class Binding:
     watches: tuple[str, ...] = ()
     reads: tuple[str, ...] = ()
     by_reads: bool = False
+    compensation: str = ""
+
+    @property
+    def compensates(self) -> str:
+        """The binding whose work it undoes; empty for one that fires by its own condition."""
+        return self.policy.compensates
 
     @property
     def worker(self) -> Worker:

@@ -73,7 +73,7 @@ class Brakes:
         pull = runtime.brake.on[name] = Pull(by, reason)
         await runtime.store.bookmark(_bookmark(name), max(1, await runtime.store.log.position()), self._hub.tenant)
         count = 0
-        async for case in self._cases(name, CaseStatus.STARTING, CaseStatus.RUNNING):
+        async for case in self._cases(name, CaseStatus.STARTING, CaseStatus.RUNNING, CaseStatus.COMPENSATING):
             count += await self._submit(case, Suspend(by=by, reason=pull.said))
         return count
 

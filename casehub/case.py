@@ -27,7 +27,7 @@ from casehub.events import CaseId, Event, WorkerScheduled
 from casehub.explanation import Explanation
 from casehub.fact_history import FactHistory
 from casehub.hindsight import replay_decisions
-from casehub.inputs import Cancel, Input, Reroute, Resume, Suspend, Unfault, Write
+from casehub.inputs import Cancel, Compensate, Input, Reroute, Resume, Suspend, Unfault, Write
 from casehub.lifecycle import CaseStatus
 from casehub.plan import PlanView
 from casehub.query import CaseLog
@@ -274,15 +274,27 @@ class Case:
         await self._submit(Reroute(binding=binding, to=to, by=by, reason=reason))
 
     async def cancel(self, *, by: str = "user", reason: str = "", grace: Duration = "5s") -> None:
-        """End the case now, and wait up to `grace` until what was running has come to its end."""
+        """End the case, and wait up to `grace` until what was running has come to its end.
+
+        Where it has to undo what it did, it is COMPENSATING until it has, and ends then. Raises `IllegalTransitionError`
+        for one that does so already.
+        """
         pump = await self._hub.pump(self.id)
         await pump.submit(Cancel(by=by, reason=reason))
         with pump.runtime.wheel.limit(duration(grace)):
             await pump.unwound()
 
     async def kill(self, *, by: str = "user", reason: str = "") -> None:
-        """End the case now, and wait for nothing that was running."""
-        await self._submit(Cancel(by=by, reason=reason))
+        """End the case now: wait for nothing that was running, and undo nothing."""
+        await self._submit(Cancel(kill=True, by=by, reason=reason))
+
+    async def compensate(self, what: str, *, by: str = "user", reason: str = "") -> None:
+        """Have an activation undone while the case goes on: by its id, or the last one of a binding by its name.
+
+        Raises `InputRefusedError` for what has no compensation, or nothing to undo, and `IllegalTransitionError` where
+        nothing may start, or it is at work.
+        """
+        await self._submit(Compensate(what=what, by=by, reason=reason))
 
     # ---- how
 

@@ -78,7 +78,18 @@ class Declarations:
         guard = None if when is None else self._guard(f"binding {name!r}", when, namespace)
         if any(worker.form is not None for worker in workers):  # people are not asked again unless somebody says so
             policy = {"on_expired": OnOutcome.FAULT_ITEM, **policy}
+        if callable(of := policy.get("compensates")):
+            policy = {**policy, "compensates": self._member(of)}
         self.bindings.append(Binding(name, workers, guard, trigger_of(on), policy_of(policy)))
+
+    def _member(self, member: str | Callable[..., Any]) -> str:
+        """The name of a binding or another member; a worker's function stands for the binding that runs it."""
+        if isinstance(member, str):
+            return member
+        for binding in self.bindings:
+            if any(worker.function is member for worker in binding.workers):
+                return binding.name
+        return name_of(member)
 
     def _guard(self, subject: str, guard: Guard, namespace: Mapping[str, Any]) -> Sentry | None:
         try:

@@ -12,6 +12,7 @@ from typing import Any, TypeVar, Unpack, overload
 
 from casehub.activities import COMPLETE, Value, activity_of
 from casehub.binding import On, Worker
+from casehub.compensation import Compensation
 from casehub.declarations import Declarations
 from casehub.declared import name_of, named_types, offered_by
 from casehub.durations import Duration, duration
@@ -44,7 +45,7 @@ class CaseDefinition(Declarations):
       `external`: the same for facts that other systems bring.
     - `strict=False` lets a definition build although a fact that it reads is written by nobody.
     - `protected`: facts that clearing the context leaves.
-    - `budget`, `limits`: bounds of one case.
+    - `budget`, `limits`: bounds of one case; `compensation`: when it undoes what it did.
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class CaseDefinition(Declarations):
         external: Iterable[str | type] | Mapping[str, Any] = (),
         budget: Budget | None = None,
         limits: Limits | None = None,
+        compensation: Compensation | None = None,
         protected: Iterable[str] = (),
         strict: bool = True,
         title: str = "",
@@ -75,6 +77,7 @@ class CaseDefinition(Declarations):
         self.external = named_types(external)
         self.budget = budget
         self.limits = limits or Limits()
+        self.compensation = compensation or Compensation()
         self.protected = frozenset(protected)
         self.strict = strict
         self.sub_cases: dict[str, CaseDefinition] = {}
@@ -282,15 +285,6 @@ class CaseDefinition(Declarations):
                 manual,
             )
         )
-
-    def _member(self, member: str | Callable[..., Any]) -> str:
-        """A member's name; a worker's function stands for the binding that runs it."""
-        if isinstance(member, str):
-            return member
-        for binding in self.bindings:
-            if any(worker.function is member for worker in binding.workers):
-                return binding.name
-        return name_of(member)
 
     def goal(self, name: str, when: Guard, *, failure: bool = False) -> None:
         """Declare a goal: reached when `when` holds for the first time. A `failure` goal faults the case."""

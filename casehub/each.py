@@ -15,7 +15,7 @@ from casehub.subcase import SubCase
 from casehub.values import FactType
 from casehub.wiring import Parameter, WiringError
 
-OF_THE_WHOLE = ("refire", "limit", "merge", "priority", "cost")
+OF_THE_WHOLE = ("refire", "limit", "merge", "priority", "cost", "compensates")
 """The options that say when the binding fires; the others are about an attempt at one element."""
 
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
+from casehub.compensation_events import CompensationEnabled, CompensationEvent, CompensationStarted
 from casehub.deliberations import (
     DeliberationCancelled,
     DeliberationEnded,
@@ -41,6 +42,7 @@ __all__ = [
     "ActivationId",
     "BudgetExhausted",
     "CaseCancelled",
+    "CaseCompensating",
     "CaseCompleted",
     "CaseEnded",
     "CaseFaulted",
@@ -49,6 +51,9 @@ __all__ = [
     "CaseStarted",
     "CaseStatusChanged",
     "CaseUnfaulted",
+    "CompensationEnabled",
+    "CompensationEvent",
+    "CompensationStarted",
     "ContextChanged",
     "DeadLetterDiscarded",
     "DeadLetterEvent",
@@ -294,6 +299,14 @@ class CaseStarted(CaseStatusChanged):
 
 
 @dataclass(slots=True, kw_only=True)
+class CaseCompensating(CaseStatusChanged):
+    """The case undoes what it has done before it ends, with the status `end`; `reason` is why it ends."""
+
+    after: CaseStatus = CaseStatus.COMPENSATING
+    end: CaseStatus
+
+
+@dataclass(slots=True, kw_only=True)
 class CaseEnded(CaseStatusChanged):
     """Base of the three ends."""
 
@@ -321,7 +334,8 @@ class CaseCancelled(CaseEnded):
 
 @dataclass(slots=True, kw_only=True)
 class CaseUnfaulted(CaseStatusChanged):
-    """Somebody took a fault back, and the case goes on. `goals`: failure goals that are reached no more."""
+    """Somebody took a fault back, and the case goes on. `goals`: those that are reached no more; what was undone before
+    the case faulted counts as not done, and the facts that go with it are deleted next."""
 
     before: CaseStatus = CaseStatus.FAULTED
     after: CaseStatus = CaseStatus.RUNNING

@@ -8,7 +8,8 @@ from enum import StrEnum
 
 
 class Verdict(StrEnum):
-    """Whether a binding may fire, or the first thing that holds it back. `GATED`: the loop control's own gate."""
+    """Whether a binding may fire, or the first thing that holds it back. `GATED`: the loop control's own gate;
+    `COMPENSATION`: it only undoes what another one did; `COMPENSATING`: its case undoes what it did, and ends then."""
 
     ELIGIBLE = "ELIGIBLE"
     MISSING_FACTS = "MISSING_FACTS"
@@ -23,6 +24,8 @@ class Verdict(StrEnum):
     BUDGET = "BUDGET"
     QUARANTINED = "QUARANTINED"
     SUSPENDED = "SUSPENDED"
+    COMPENSATION = "COMPENSATION"
+    COMPENSATING = "COMPENSATING"
     ENDED = "ENDED"
 
 

@@ -26,6 +26,7 @@ from casehub.errors import (
     CaseHubError,
     CaseNotFoundError,
     FactError,
+    IllegalTransitionError,
     InputRefusedError,
     LimitError,
     did_you_mean,
@@ -168,9 +169,12 @@ class Family:
     async def _cancel(self, event: SubCaseCancelled) -> None:
         try:
             pump = await self._residents.pump(event.child)
-            await pump.submit(Cancel(reason=event.reason, by=f"case:{event.case}"), bounded=False)
+            cancel = Cancel(reason=event.reason, kill=event.kill, by=f"case:{event.case}")
+            await pump.submit(cancel, bounded=False)
         except (CaseEndedError, CaseNotFoundError):
             pass
+        except IllegalTransitionError:
+            pass  # it is about to end: it undoes what it did
 
     async def _tell_of(self, child: CaseId) -> None:
         parent = parent_of(child)

@@ -6,20 +6,24 @@ So replay only folds; reacting and selecting happen live, once, and leave their 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from casehub.actions import ActionEvent, ActionPlanned
 from casehub.activation import Activation, MilestoneState
-from casehub.context import change
+from casehub.compensation import DEADLINE
+from casehub.context import Fact, change
 from casehub.envelope import subtypes
 from casehub.events import (
     BudgetExhausted,
+    CaseCompensating,
     CaseId,
     CaseStalled,
     CaseStarted,
     CaseStatusChanged,
     CaseUnfaulted,
+    CompensationEnabled,
+    CompensationStarted,
     ContextChanged,
     DeadLetterDiscarded,
     DeadLetterRetried,
@@ -94,6 +98,21 @@ def _status_changed(state: CaseState, event: Any) -> None:
     if event.after.ended:
         state.ended_by = event.by
         state.put_away, state.timers = state.timers, {}
+        state.compensations.ending = None
+
+
+def _compensating(state: CaseState, event: Any) -> None:
+    _status_changed(state, event)
+    state.compensations.start(event)
+
+
+def _compensation_enabled(state: CaseState, event: Any) -> None:
+    if (activation := state.activations.get(event.activation)) is not None:
+        state.compensations.enable(event, activation, state.facts)
+
+
+def _compensation_started(state: CaseState, event: Any) -> None:
+    state.compensations.begin(event)
 
 
 def _unfaulted(state: CaseState, event: Any) -> None:
@@ -102,6 +121,10 @@ def _unfaulted(state: CaseState, event: Any) -> None:
     for goal in event.goals:
         state.goals.pop(goal, None)
     state.children.forget_cancelled()
+    for undone in state.compensations.goes_on():  # what was undone counts as not done
+        firing = state.firing(undone.binding)
+        if undone.activation.endswith(f"/{firing.count}"):
+            firing.give_back()
 
 
 def _context_changed(state: CaseState, event: Any) -> None:
@@ -113,6 +136,8 @@ def _context_changed(state: CaseState, event: Any) -> None:
             firing.stamps = {**seen, **own}
     change(state.facts, event)
     state.stalled = ()
+    if event.binding and state.compensations.undoable:
+        state.compensations.wrote(event, state.facts)
 
 
 def _signal(state: CaseState, event: Any) -> None:
@@ -122,7 +147,10 @@ def _signal(state: CaseState, event: Any) -> None:
 
 def _scheduled(state: CaseState, event: Any) -> None:
     state.firing(event.binding).begin(event.activation, event.stamps, event.occurrence)
-    facts = state.facts
+    facts: Mapping[str, Fact] = state.facts
+    if undone := state.compensations.under_way.get(event.activation):
+        seen = {name: fact for name, fact in undone.facts.items() if fact.stamp == event.stamps.get(name)}
+        facts = {**facts, **seen}
     state.fired += 1
     state.stalled = ()
     state.activations[event.activation] = Activation(
@@ -161,6 +189,8 @@ def _attempt_finished(state: CaseState, event: Any) -> None:
         activation.end_attempt(event)
         return
     del state.activations[event.activation]
+    if state.compensations.under_way:
+        state.compensations.settled(event)
     if event.then.startswith("fault"):
         state.occurrences[f"FAULTED:{event.binding}"] = event.version
     firing.end(getattr(event, "message", "") or getattr(event, "reason", ""))
@@ -172,6 +202,7 @@ def _letter_retried(state: CaseState, event: Any) -> None:
     firing = state.firing(event.binding)
     firing.give_back()
     firing.then, firing.wanted = "retry", event.worker
+    state.compensations.again(event.activation)
     state.stalled = ()
 
 
@@ -248,6 +279,8 @@ def _timer_fired(state: CaseState, event: Any) -> None:
     if purpose == "budget":  # a day's budget begins again
         scope, _, unit = what.rpartition(".")
         state.held.discard((scope, unit))
+    elif event.timer == DEADLINE:
+        state.compensations.overdue = True
     if event.due is not None:
         state.occurred[event.timer] = event.due
         if not event.skipped:
@@ -300,6 +333,9 @@ _FOLDS: dict[type[Event], Callable[[CaseState, Any], None]] = {
     **dict.fromkeys(subtypes(SubCaseEvent), _sub_case),
     **dict.fromkeys(subtypes(ActionEvent), _action),
     CaseStarted: _started,
+    CaseCompensating: _compensating,
+    CompensationEnabled: _compensation_enabled,
+    CompensationStarted: _compensation_started,
     CaseUnfaulted: _unfaulted,
     ContextChanged: _context_changed,
     SignalReceived: _signal,

@@ -205,8 +205,21 @@ class ReleaseWorker(Input):
 
 @dataclass(slots=True, kw_only=True)
 class Cancel(Input):
-    """End the case now; what runs is called off."""
+    """End the case; what runs is called off, and what has been done is undone where the definition says how.
 
+    `kill`: nothing is undone; `held`: why nothing may start meanwhile, empty where it may.
+    """
+
+    reason: str = ""
+    kill: bool = False
+    held: str = ""
+
+
+@dataclass(slots=True, kw_only=True)
+class Compensate(Input):
+    """Undo one completed activation while the case goes on. `what`: its id, or a binding for its last one."""
+
+    what: str
     reason: str = ""
 
 

@@ -13,18 +13,22 @@ from casehub.errors import CaseEndedError, IllegalTransitionError
 
 
 class CaseStatus(StrEnum):
-    """Where a case stands. `WAITING`: only people, timers, children or signals can move it.
+    """Where a case stands. `WAITING`: only people, timers, children or signals can move it; `COMPENSATING`: it undoes what
+    it has done, and ends then (BPMN 2.0.2: Compensating).
 
-    `ended`: it moves no more, unless somebody lets a faulted one go on; `active`: bindings may fire.
+    `ended`: it moves no more, unless somebody lets a faulted one go on; `active`: bindings may fire; `working`: attempts
+    may start.
     """
 
     ended: bool
     active: bool
+    working: bool
 
     STARTING = "STARTING"
     RUNNING = "RUNNING"
     WAITING = "WAITING"
     SUSPENDED = "SUSPENDED"
+    COMPENSATING = "COMPENSATING"
     COMPLETED = "COMPLETED"
     FAULTED = "FAULTED"
     CANCELLED = "CANCELLED"
@@ -33,6 +37,7 @@ class CaseStatus(StrEnum):
         # Asked for several times a turn, so they are told once.
         self.ended = value in ("COMPLETED", "FAULTED", "CANCELLED")
         self.active = value in ("RUNNING", "WAITING")
+        self.working = self.active or value == "COMPENSATING"
 
 
 class ActivationStatus(StrEnum):
@@ -70,9 +75,12 @@ _ENDED = frozenset(status for status in CaseStatus if status.ended)
 
 CASE_TRANSITIONS: Mapping[CaseStatus, frozenset[CaseStatus]] = {
     CaseStatus.STARTING: frozenset({CaseStatus.RUNNING, CaseStatus.FAULTED, CaseStatus.CANCELLED}),
-    CaseStatus.RUNNING: frozenset({CaseStatus.WAITING, CaseStatus.SUSPENDED, *_ENDED}),
-    CaseStatus.WAITING: frozenset({CaseStatus.RUNNING, CaseStatus.SUSPENDED, *_ENDED}),
-    CaseStatus.SUSPENDED: frozenset({CaseStatus.RUNNING, CaseStatus.FAULTED, CaseStatus.CANCELLED}),
+    CaseStatus.RUNNING: frozenset({CaseStatus.WAITING, CaseStatus.SUSPENDED, CaseStatus.COMPENSATING, *_ENDED}),
+    CaseStatus.WAITING: frozenset({CaseStatus.RUNNING, CaseStatus.SUSPENDED, CaseStatus.COMPENSATING, *_ENDED}),
+    CaseStatus.SUSPENDED: frozenset(
+        {CaseStatus.RUNNING, CaseStatus.COMPENSATING, CaseStatus.FAULTED, CaseStatus.CANCELLED}
+    ),
+    CaseStatus.COMPENSATING: frozenset({CaseStatus.SUSPENDED, CaseStatus.FAULTED, CaseStatus.CANCELLED}),
     CaseStatus.COMPLETED: frozenset(),
     CaseStatus.FAULTED: frozenset({CaseStatus.RUNNING}),  # by hand: `unfault`
     CaseStatus.CANCELLED: frozenset(),

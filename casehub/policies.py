@@ -61,8 +61,9 @@ class Outcomes:
 class Retry:
     """How often and how fast a failed attempt is repeated.
 
-    `attempts` counts the first one. The wait before attempt n+1 is `wait * factor ** (n - 1)`, at most `maximum`;
-    with `jitter` it is drawn evenly from zero to that ("full jitter", M. Brooker, AWS Architecture Blog, 2015).
+    `attempts` counts the first one. The wait before attempt n+1 is `wait * factor ** (n - 1)`, at most `maximum`: 30 s
+    where it is not said, or `wait` if that is longer. With `jitter` it is drawn evenly from zero to that ("full jitter",
+    M. Brooker, AWS Architecture Blog, 2015).
     `on`: the exceptions that are retried; others are permanent. Waits are durable: they outlive the process.
     `crashes`: how often the process may end under one activation before it is given up: it may be what ends it. From the
     third on there are waits as after failures, so that others get on. A process that is stopped in peace is no crash.
@@ -71,7 +72,7 @@ class Retry:
     attempts: int = 3
     wait: Duration = "1s"
     factor: float = 2.0
-    maximum: Duration = "30s"
+    maximum: Duration | None = None
     jitter: bool = True
     on: tuple[type[BaseException], ...] = (Exception,)
     crashes: int = field(default=10, repr=False)  # not of the text that a version is made of: it is for operators
@@ -83,12 +84,14 @@ class Retry:
             raise SettingsError(f"Retry(crashes={self.crashes}): at least 1, the one after which it is given up")
         if self.factor < 1:
             raise SettingsError(f"Retry(factor={self.factor}): at least 1, or waits would shrink")
+        if self.maximum is None:
+            object.__setattr__(self, "maximum", max("30s", self.wait, key=duration))
         duration(self.wait)
-        duration(self.maximum)
+        duration(self.maximum or self.wait)
 
     def delay(self, attempt: int, chance: random.Random) -> timedelta:
         """The wait after failed attempt number `attempt`."""
-        span, maximum = duration(self.wait), duration(self.maximum)
+        span, maximum = duration(self.wait), duration(self.maximum or self.wait)
         try:
             longest = min(span * self.factor ** (attempt - 1), maximum)
         except OverflowError:
@@ -216,6 +219,7 @@ class Policy:
     estimate: Budget | None = None
     budget: Budget | None = None
     quarantine: Quarantine | None = None
+    compensates: str = ""
 
 
 class PolicyOptions(TypedDict, total=False):
@@ -224,7 +228,8 @@ class PolicyOptions(TypedDict, total=False):
     `refire`: see `Refire`; `limit`: how often it may fire in a case; `merge`: what happens to a fact that changed while
     the worker ran; `retry`, `timeout`: of one attempt; `on_failed`, `on_declined`, `on_expired`, `on_exhausted`: see
     `OnOutcome`; `priority`, `cost`: for loop controls that weigh; `estimate`: what an attempt is expected to charge,
-    reserved before it runs; `budget`: what all its attempts in a case may spend; `quarantine`: when it keeps failing.
+    reserved before it runs; `budget`: what all its attempts in a case may spend; `quarantine`: when it keeps failing;
+    `compensates`: the binding, or the function of its worker, whose work it undoes (see `casehub.compensation`).
     """
 
     refire: Refire | str
@@ -241,6 +246,7 @@ class PolicyOptions(TypedDict, total=False):
     estimate: Budget | None
     budget: Budget | None
     quarantine: Quarantine | None
+    compensates: str | Callable[..., Any]
 
 
 UNREPEATED: PolicyOptions = {
@@ -259,6 +265,7 @@ _KINDS: Final[Mapping[str, tuple[Any, str]]] = {
     "budget": (Budget, "Budget(...)"),
     "estimate": (Budget, "Budget(...)"),
     "quarantine": (Quarantine, "Quarantine(...)"),
+    "compensates": (str, "the name of a binding, or the function of its worker"),
 }
 """What options have to be, for people without a type checker."""
 
@@ -297,6 +304,7 @@ def policy_of(options: PolicyOptions) -> Policy:
         estimate=options.get("estimate"),
         budget=options.get("budget"),
         quarantine=options.get("quarantine"),
+        compensates=str(options.get("compensates", "")),
     )
 
 

@@ -46,6 +46,7 @@ ENDED: Final = 64
 UNWINDING: Final = timedelta(seconds=5)
 """Time for what ran to come to its end, before a case that has ended may go on."""
 _RESTING = (CaseStatus.WAITING, CaseStatus.SUSPENDED)
+_AT_WORK = (CaseStatus.RUNNING, CaseStatus.COMPENSATING)
 
 
 class Residents:
@@ -187,7 +188,7 @@ class Residents:
         if not state.status.ended:
             if state.structure != structure.hash:
                 pump.post(Adopt())
-            if state.activations or state.deliberating or state.status is CaseStatus.RUNNING:
+            if state.activations or state.deliberating or state.status in _AT_WORK:
                 pump.post(Recover())
             if self._asked_only:  # what has come due meanwhile was nobody's business
                 for timer, due in state.timers.items():
@@ -287,7 +288,7 @@ class Residents:
             self._rest(self._ended, state.id)
         elif pump.attempts:
             self._rest(self._asking, state.id)
-        elif state.status in _RESTING or state.stalled:
+        elif state.status in _RESTING or state.stalled or (state.compensations.ending and not state.at_work):
             self._rest(self._resting, state.id)
 
     def _rest(self, resting: dict[CaseId, float], case: CaseId) -> None:

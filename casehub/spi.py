@@ -136,7 +136,7 @@ class CaseStore(Protocol):
         ...
 
     async def active(self) -> Sequence[tuple[str, CaseId]]:
-        """Tenant and id of the cases that were being worked: `STARTING` or `RUNNING`, oldest first."""
+        """Tenant and id of the cases that were being worked: `STARTING`, `RUNNING` or `COMPENSATING`, oldest first."""
         ...
 
     async def due(self, now: datetime, limit: int = 100) -> Sequence[DueTimer]:

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from casehub.activation import Activation, Firing, MilestoneState
+from casehub.compensation import Compensations
 from casehub.context import Fact
 from casehub.events import (
     ActivationId,
@@ -48,6 +49,7 @@ class CaseState:
     put_away: dict[TimerId, datetime] = field(default_factory=dict[TimerId, datetime])
     tasks: Tasks = field(default_factory=Tasks)
     children: Children = field(default_factory=Children)
+    compensations: Compensations = field(default_factory=Compensations)
     anchors: dict[TimerId, datetime] = field(default_factory=dict[TimerId, datetime])
     occurred: dict[TimerId, datetime] = field(default_factory=dict[TimerId, datetime])
     occurrences: dict[str, int] = field(default_factory=dict[str, int])

@@ -111,7 +111,10 @@ def structure_of(definition: CaseDefinition, execution: type, view: type) -> tup
             for parameter in worker.parameters:
                 if parameter.fact is not None and parameter.fact not in types:
                     types[parameter.fact] = parameter.type
-    bindings = [_wired(binding, wires, problems) for binding in served]
+    undoing = {binding.compensates: binding.name for binding in served if binding.compensates}
+    bindings = [
+        replace(_wired(binding, wires, problems), compensation=undoing.get(binding.name, "")) for binding in served
+    ]
     milestones = [_milestone(milestone, wires, problems) for milestone in definition.milestones]
     goals = [_goal(goal, wires, problems) for goal in definition.goals]
     done_when = None

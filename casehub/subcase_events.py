@@ -34,9 +34,13 @@ class SubCaseStarted(SubCaseEvent):
 
 @dataclass(slots=True, kw_only=True)
 class SubCaseCancelled(SubCaseEvent):
-    """It is told to end: it is not needed any more. Its `SUB_CASE_ENDED` follows when it has."""
+    """It is told to end: it is not needed any more. Its `SUB_CASE_ENDED` follows when it has.
+
+    `kill`: at once, without undoing what it did.
+    """
 
     reason: str = ""
+    kill: bool = False
 
 
 @dataclass(slots=True, kw_only=True)

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 from typing import Any
 
+from casehub.compensators import compensators
 from casehub.definition import CaseDefinition
 from casehub.errors import DefinitionError, Problem, did_you_mean
 from casehub.policies import Refire
@@ -105,7 +106,8 @@ def _triggers(structure: Structure) -> Iterator[Problem]:
         for name in binding.on.facts:
             if name not in known and structure.definition.strict:
                 yield _nobody(f"binding {binding.name!r}", "waits for a change of", name, known)
-        if not binding.reads and not binding.on.occurs and binding.policy.refire is not Refire.ONCE:
+        endless = binding.policy.refire is not Refire.ONCE and not binding.compensates
+        if not binding.reads and not binding.on.occurs and endless:
             yield Problem(
                 f"binding {binding.name!r}",
                 "reads no fact and has no trigger, so it fires once, at the start",
@@ -352,6 +354,7 @@ _CHECKS = (
     _people,
     _gates,
     _sub_cases,
+    compensators,
     _never_asked,
     _activities,
 )

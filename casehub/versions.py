@@ -9,6 +9,7 @@ import hashlib
 from collections.abc import Sequence
 
 from casehub.binding import Binding, Worker
+from casehub.compensation import Compensation
 from casehub.definition import CaseDefinition
 from casehub.goals import Goal, Milestone
 
@@ -24,6 +25,8 @@ def version_of(
         str(definition.limits),
         str(definition.budget),
     ]
+    if definition.compensation != Compensation():
+        lines.append(str(definition.compensation))
     lines += [f"{b.name} {[_named(w) for w in b.workers]} {b.when} {b.on} {_without_functions(b)}" for b in bindings]
     lines += [f"{w.name} {w.computes}" for b in bindings for w in b.workers if w.computes]
     lines += [f"{m.name} {m.when} {m.entry} {m.sla}" for m in milestones]
@@ -46,4 +49,4 @@ def _named(worker: Worker) -> tuple[object, ...]:
 
 def _without_functions(binding: Binding) -> str:
     policy = binding.policy
-    return f"{policy.refire} {policy.limit} {policy.merge.__name__} {policy.retry} {policy.timeout} {policy.outcomes} {policy.estimate} {policy.budget}{policy.quarantine or ''}"
+    return f"{policy.refire} {policy.limit} {policy.merge.__name__} {policy.retry} {policy.timeout} {policy.outcomes} {policy.estimate} {policy.budget}{policy.quarantine or ''}{policy.compensates}"

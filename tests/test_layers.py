@@ -17,6 +17,8 @@ LAYERS = {
         "casehub.activation",
         "casehub.activities",
         "casehub.binding",
+        "casehub.compensation",
+        "casehub.compensation_events",
         "casehub.context",
         "casehub.dataform",
         "casehub.decision",
@@ -61,6 +63,7 @@ LAYERS = {
         "casehub.wiring",
     ),
     "rules": (
+        "casehub.compensators",
         "casehub.diagram",
         "casehub.outline",
         "casehub.parking",

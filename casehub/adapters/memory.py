@@ -27,7 +27,7 @@ from casehub.tasks import Task, TaskQuery, TaskStatus
 TAIL_BATCH: Final = 1_000
 """Events that `tail` looks at between two batches."""
 
-_ACTIVE: Final = frozenset({CaseStatus.STARTING, CaseStatus.RUNNING})
+_ACTIVE: Final = frozenset({CaseStatus.STARTING, CaseStatus.RUNNING, CaseStatus.COMPENSATING})
 
 _Timer = tuple[datetime, int, str, CaseId, TimerId]
 """An entry of the heap: due, the number of the setting (no two entries compare equal), and whose it is."""

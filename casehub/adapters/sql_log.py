@@ -38,7 +38,9 @@ CASE_COLUMNS: Final = "no, tenant, case_id, definition, status, stalled, reason,
 _FIND_CASE: Final = "SELECT no FROM cases WHERE tenant = ? AND case_id = ?"
 _LAST_MARK: Final = "SELECT seq FROM marks ORDER BY high DESC, seq DESC LIMIT 1"
 _MARK_BEFORE: Final = "SELECT seq FROM marks WHERE high < ? ORDER BY high DESC, seq DESC LIMIT 1"
-_ACTIVE: Final = "SELECT no, tenant, case_id FROM cases WHERE tenant = ? AND status IN ('STARTING', 'RUNNING')"
+_ACTIVE: Final = (
+    "SELECT no, tenant, case_id FROM cases WHERE tenant = ? AND status IN ('STARTING', 'RUNNING', 'COMPENSATING')"
+)
 _OUTCOME: Final = 'SELECT seq FROM inputs WHERE tenant = ? AND case_id = ? AND "key" = ?'
 _INPUTS: Final = 'SELECT "key", seq FROM inputs WHERE tenant = ? AND case_id = ? ORDER BY seq, "key"'
 _DUE: Final = "SELECT tenant, case_id, timer, due FROM timers WHERE due <= ? ORDER BY due LIMIT ?"

@@ -23,6 +23,8 @@ Pure, from the input to what follows from it:
     agenda        which bindings are eligible, and why others are not
     answers       what is an answer of a loop control, and what is none
     endings       how a case ends, and what is called off before
+    compensating  when a case undoes what it did, and by what
+    undoing       what is undone next, and what that waits for
     quiescence    what a case comes to in which nothing moves
     staging       what stages and gates hold back
     timekeeping   which timers a case has for schedules, and what they come to

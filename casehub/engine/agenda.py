@@ -11,8 +11,10 @@ from typing import Any
 
 from casehub.activation import Firing
 from casehub.binding import Binding
+from casehub.context import Fact
 from casehub.engine.limits import held_back, hold
 from casehub.engine.timekeeping import due_of, occurred, upcoming
+from casehub.engine.undoing import said_of
 from casehub.envelope import subtypes
 from casehub.errors import CaseHubError
 from casehub.events import (
@@ -177,6 +179,8 @@ def judge(state: CaseState, binding: Binding) -> Verdict:
     if firing is not None and firing.in_flight is not None:
         activation = state.activations[firing.in_flight]
         return Verdict.RETRY_WAIT if activation.status is ActivationStatus.PENDING else Verdict.IN_FLIGHT
+    if binding.compensates:
+        return Verdict.COMPENSATION
     for name in binding.requires:
         fact = facts.get(name)
         if fact is None or fact.value is ABSENT or fact.hidden:
@@ -226,26 +230,45 @@ def occurrence(state: CaseState, binding: Binding) -> int:
 
 def schedule(state: CaseState, binding: Binding) -> Iterator[Event]:
     """The activation of a binding and its first attempt, with what it reads as it is now."""
+    scheduled = scheduling(state, binding, state.facts)
+    yield scheduled
+    yield first_attempt(scheduled, state.version)
+
+
+def next_activation(state: CaseState, binding: str) -> ActivationId:
+    """The id that the next activation of a binding has."""
+    firing = state.firings.get(binding)
+    return ActivationId(f"{state.id}/{binding}/{1 if firing is None else firing.count + 1}")
+
+
+def scheduling(state: CaseState, binding: Binding, facts: Mapping[str, Fact]) -> WorkerScheduled:
+    """The next activation of a binding, which sees these facts."""
     firing = state.firings.get(binding.name)
-    activation = ActivationId(f"{state.id}/{binding.name}/{1 if firing is None else firing.count + 1}")
     worker = (
         binding.workers[0].name if firing is None or not firing.wanted else binding.worker_named(firing.wanted).name
     )
     if worker in state.quarantined:
         worker = next((each.name for each in binding.workers if each.name not in state.quarantined), worker)
-    facts = state.facts
     stamps = {name: 0 if (fact := facts.get(name)) is None else fact.stamp for name in binding.reads}
-    yield WorkerScheduled(
+    return WorkerScheduled(
         binding=binding.name,
-        activation=activation,
+        activation=next_activation(state, binding.name),
         worker=worker,
         stamps=stamps,
         occurrence=occurrence(state, binding) if binding.on.occurs else 0,
         due=due_of(state, binding) if binding.on.times else None,
         cause=max(stamps.values(), default=0),
     )
-    yield WorkerExecutionStarted(
-        binding=binding.name, activation=activation, worker=worker, attempt=1, cause=state.version
+
+
+def first_attempt(scheduled: WorkerScheduled, cause: int) -> WorkerExecutionStarted:
+    """The first attempt of an activation that has just been made."""
+    return WorkerExecutionStarted(
+        binding=scheduled.binding,
+        activation=scheduled.activation,
+        worker=scheduled.worker,
+        attempt=1,
+        cause=cause,
     )
 
 
@@ -260,8 +283,11 @@ def explain(state: CaseState, structure: Structure, loop: LoopControl, binding: 
     if state.status.ended:
         again = "; 'casehub case unfault' lets it go on" if state.status is CaseStatus.FAULTED else ""
         return said(Verdict.ENDED, f"the case is {state.status}{again}")
-    if not state.status.active:
+    ending = state.compensations.ending
+    if not state.status.working:
         return said(Verdict.SUSPENDED, f"the case is {state.status}; resume it")
+    if ending is not None and not binding.compensates:
+        return said(Verdict.COMPENSATING, f"the case undoes what it did, and will be {ending.status}: {ending.reason}")
     try:
         verdict = judge(state, binding)
     except GuardError as error:
@@ -272,6 +298,8 @@ def explain(state: CaseState, structure: Structure, loop: LoopControl, binding: 
         return said(verdict, f"needs {', '.join(_source(structure, state, fact) for fact in missing)}", missing)
     if verdict is Verdict.GUARD_FALSE and binding.when is not None:
         return said(verdict, f"its guard {unmet(binding.when, StateFacts(state))}", sorted(binding.when.reads))
+    if verdict is Verdict.COMPENSATION:
+        return said(verdict, said_of(state, binding))
     if verdict is Verdict.UNCHANGED and (awaited := upcoming(state, structure, loop, binding)):
         return said(verdict, awaited)
     if verdict is Verdict.UNCHANGED:

@@ -38,7 +38,7 @@ def start_pending(state: CaseState, structure: Structure) -> Iterator[Event]:
 def take_up_again(state: CaseState, structure: Structure, event: WorkerReleased) -> Iterator[Event]:
     """The attempts whose time came while their worker was suspended."""
     for activation in _waiting(state):
-        if activation.worker == event.worker and state.status.active:
+        if activation.worker == event.worker and state.status.working:
             yield next_attempt(activation)
 
 

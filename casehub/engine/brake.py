@@ -49,7 +49,7 @@ class Brake:
     def hold(self, state: CaseState, definition: str, input: Input) -> Suspend | None:
         """What a case takes before an input, so that nothing new starts in it.
 
-        A `Start` is marked instead. Raises `IllegalTransitionError` for what lets it go on: the brake is on.
+        A `Start` is marked instead, and a `Cancel`. Raises `IllegalTransitionError` for what lets it go on: the brake is on.
         """
         pull = self.over(definition)
         if pull is None:
@@ -60,6 +60,8 @@ class Brake:
             raise IllegalTransitionError(
                 f"case {state.id!r} cannot go on: the brake is on ({pull.said}); release it with 'casehub resume'"
             )
-        elif state.status.active and not isinstance(input, Suspend | Cancel):
+        elif isinstance(input, Cancel):
+            input.held = pull.said
+        elif state.status.working and not isinstance(input, Suspend):
             return Suspend(by=pull.by, reason=pull.said, at=input.at)
         return None

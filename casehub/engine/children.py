@@ -129,9 +129,11 @@ def _released(state: CaseState, structure: Structure, event: WorkerExecutionFini
             yield cancelled(child, reason)
 
 
-def cancelled(child: Child, reason: str) -> SubCaseCancelled:
-    """A sub-case is told to end."""
-    return SubCaseCancelled(child=child.id, binding=child.binding, activation=child.activation, reason=reason)
+def cancelled(child: Child, reason: str, *, kill: bool = False) -> SubCaseCancelled:
+    """A sub-case is told to end; `kill`: without undoing what it did."""
+    return SubCaseCancelled(
+        child=child.id, binding=child.binding, activation=child.activation, reason=reason, kill=kill
+    )
 
 
 def expire_children(state: CaseState, structure: Structure, event: TimerFired) -> Iterator[Event]:

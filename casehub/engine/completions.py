@@ -10,7 +10,7 @@ from casehub.binding import Binding, Worker
 from casehub.engine.failures import failed
 from casehub.engine.results import Result, merged_confidence, result_of
 from casehub.errors import FactError
-from casehub.events import ContextChanged, Event, WorkerExecutionCompleted
+from casehub.events import CompensationEnabled, ContextChanged, Event, WorkerExecutionCompleted
 from casehub.inputs import Returned
 from casehub.state import CaseState
 from casehub.structure import Structure
@@ -29,6 +29,8 @@ def completed(
         yield from failed(state, chance, binding, activation, input, error, permanent=True)
         return
     by = input.author or f"worker:{worker.name}"
+    if binding.compensation:
+        yield CompensationEnabled(binding=binding.name, activation=activation.id, returned=tuple(result.items))
     yield WorkerExecutionCompleted(
         binding=activation.binding,
         activation=activation.id,

@@ -6,7 +6,9 @@ from collections.abc import Iterator
 
 from casehub.engine.agenda import holds
 from casehub.engine.children import cancelled
+from casehub.errors import IllegalTransitionError
 from casehub.events import (
+    CaseCancelled,
     CaseCompleted,
     CaseEnded,
     CaseFaulted,
@@ -14,6 +16,8 @@ from casehub.events import (
     WorkerExecutionCancelled,
     WorkerExecutionFinished,
 )
+from casehub.inputs import Cancel
+from casehub.lifecycle import CASE_TRANSITIONS, CaseStatus, allows, check_case
 from casehub.policies import OnOutcome
 from casehub.state import CaseState
 from casehub.structure import Structure
@@ -52,17 +56,58 @@ def fault_of(state: CaseState, event: WorkerExecutionFinished) -> CaseFaulted | 
     return CaseFaulted(before=state.status, reason=f"worker {event.worker!r}: {why}", cause=event.version)
 
 
-def called_off(state: CaseState, end: CaseEnded) -> Iterator[Event]:
-    """The cancellations of everything in flight, so that the end is the last event of the log."""
+def called_off(state: CaseState, end: CaseEnded, *, kill: bool = False, compensates: bool = False) -> Iterator[Event]:
+    """The cancellations of everything in flight, so that the end is the last event of the log.
+
+    `kill`: sub-cases undo nothing either; `compensates`: what undoes something goes on.
+    """
+    if kill:  # first, so that nothing else has them undo what they did
+        yield from _called_off(state, end, kill=True, compensates=False)
     for activation in list(state.activations.values()):
-        yield WorkerExecutionCancelled(
-            binding=activation.binding,
-            activation=activation.id,
-            worker=activation.worker,
-            attempt=activation.attempt,
-            reason=f"the case is {end.after}",
-        )
+        if not (compensates and activation.id in state.compensations.under_way):
+            yield WorkerExecutionCancelled(
+                binding=activation.binding,
+                activation=activation.id,
+                worker=activation.worker,
+                attempt=activation.attempt,
+                reason=f"the case is {end.after}",
+            )
     if not isinstance(end, CaseCompleted):  # what is nobody's to wait for outlives a case that completes, and no other
-        for child in state.children.open():
-            if not child.cancelled:
-                yield cancelled(child, f"case {state.id!r} is {end.after}")
+        yield from _called_off(state, end, kill=False, compensates=compensates)
+
+
+def _called_off(state: CaseState, end: CaseEnded, *, kill: bool, compensates: bool) -> Iterator[Event]:
+    """The sub-cases that are told to end; those that do so already, where they are to be quicker."""
+    for child in state.children.open():
+        undoes = compensates and child.activation in state.compensations.under_way
+        if (kill or not child.cancelled) and not undoes:
+            yield cancelled(child, f"case {state.id!r} is {end.after}", kill=kill)
+
+
+def cancellation(state: CaseState, input: Cancel) -> CaseCancelled:
+    """The end that somebody asks for.
+
+    Raises `CaseEndedError`, and `IllegalTransitionError` for a case that ends already, once it has compensated.
+    """
+    check_case(state.id, "be cancelled", state.status, CaseStatus.CANCELLED)
+    ending = state.compensations.ending
+    if ending is not None and not input.kill:
+        raise IllegalTransitionError(
+            f"case {state.id!r} cannot be cancelled: it undoes what it did, and will be {ending.status} then; "
+            "wait for that, or kill it"
+        )
+    return CaseCancelled(before=state.status, reason=input.reason, by=input.by)
+
+
+def may_end(state: CaseState, end: CaseEnded) -> bool:
+    """Whether a case can end so now: it does not complete while somebody has something undone."""
+    undoing = isinstance(end, CaseCompleted) and bool(state.compensations.under_way)
+    return allows(CASE_TRANSITIONS, state.status, end.after) and not undoing
+
+
+def with_what_is_left(state: CaseState, end: CaseEnded, *, kill: bool) -> CaseEnded:
+    """An end with a reason that says what it leaves as it was although it had a compensation."""
+    known = state.compensations
+    if kill or known.ending is not None:
+        end.reason = "; ".join(filter(None, (end.reason, known.left())))
+    return end

@@ -69,7 +69,7 @@ def failed(
     if then is OnOutcome.RETRY:
         due = input.at + retry.delay(activation.attempt - activation.interruptions, chance)
         yield TimerSet(timer=TimerId(f"retry:{activation.id}"), due=due)
-    elif other is not None and state.status.active:
+    elif other is not None and state.status.working:
         yield next_attempt(activation, other.name)
 
 

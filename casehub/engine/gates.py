@@ -138,7 +138,7 @@ def _approved(state: CaseState, activation: Activation, by: str) -> Iterator[Eve
     about: dict[str, Any] = {"binding": activation.binding, "activation": activation.id, "by": by}
     action = activation.action
     yield ActionApproved(approved_by=tuple(action.approved_by) if action is not None else (), **about)
-    if state.status.active and not suspended(state, activation.worker):  # else it starts when that is resumed
+    if state.status.working and not suspended(state, activation.worker):  # else it starts when that is resumed
         yield next_attempt(activation, by=by)
 
 

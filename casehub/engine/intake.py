@@ -15,6 +15,7 @@ from typing import Final
 
 from casehub.activation import Activation
 from casehub.engine.attempts import start_pending
+from casehub.engine.compensating import by_hand
 from casehub.engine.completions import completed, equal, visible
 from casehub.engine.failures import failed
 from casehub.engine.letters import discarded, retried
@@ -36,6 +37,7 @@ from casehub.events import (
 )
 from casehub.inputs import (
     Adopt,
+    Compensate,
     DiscardLetter,
     HoldWorkers,
     Leave,
@@ -137,6 +139,9 @@ class Intake:
     def discard_letter(self, input: DiscardLetter) -> Iterator[Event]:
         return discarded(self.state, input)
 
+    def compensate(self, input: Compensate) -> Iterator[Event]:
+        return by_hand(self.state, self.structure, input)
+
     def hold_workers(self, input: HoldWorkers) -> Iterator[Event]:
         return held(self.state, input)
 
@@ -173,7 +178,7 @@ class Intake:
                 if crashes > AT_ONCE and not lost:
                     due = input.at + policy.retry.delay(crashes - AT_ONCE, self.chance)
                     yield TimerSet(timer=TimerId(f"retry:{activation.id}"), due=due)
-        if state.status.active:
+        if state.status.working:
             yield from start_pending(state, self.structure)
 
     def leave(self, input: Leave) -> Iterator[Event]:
@@ -183,8 +188,9 @@ class Intake:
 
     def resume(self, input: Resume) -> Iterator[Event]:
         state = self.state
-        check_case(state.id, "be resumed", state.status, CaseStatus.RUNNING, (CaseStatus.SUSPENDED,))
-        yield CaseStatusChanged(before=CaseStatus.SUSPENDED, after=CaseStatus.RUNNING, reason=input.reason, by=input.by)
+        after = CaseStatus.RUNNING if state.compensations.ending is None else CaseStatus.COMPENSATING
+        check_case(state.id, "be resumed", state.status, after, (CaseStatus.SUSPENDED,))
+        yield CaseStatusChanged(before=CaseStatus.SUSPENDED, after=after, reason=input.reason, by=input.by)
         yield from start_pending(state, self.structure)
 
     # ---- what is there already

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from casehub.compensation import Undoable
+from casehub.engine.compensating import undo
 from casehub.errors import CaseEndedError, IllegalTransitionError, InputRefusedError, did_you_mean
-from casehub.events import ContextChanged, DeadLetterDiscarded, DeadLetterRetried, Event
+from casehub.events import ActivationId, ContextChanged, DeadLetterDiscarded, DeadLetterRetried, Event
 from casehub.inputs import DiscardLetter, RetryLetter
 from casehub.lifecycle import CaseStatus
 from casehub.state import CaseState
@@ -30,10 +32,13 @@ def retried(state: CaseState, structure: Structure, input: RetryLetter) -> Itera
                 f"dead letter {input.activation!r} cannot be retried with {name!r}: binding {binding!r} reads no such fact; "
                 f"{did_you_mean(name, reads)}"
             )
+    undone = compensated(state, input.activation)
     yield DeadLetterRetried(binding=binding, activation=input.activation, reason=input.reason, by=input.by)
     edited = changed(state, input.facts)
     if edited:
         yield ContextChanged(facts=edited, by=input.by, cause=state.version)
+    if undone is not None and state.status.active:  # one that compensates comes to it by itself
+        yield from undo(state, structure, undone, input.facts)
 
 
 def discarded(state: CaseState, input: DiscardLetter) -> Iterator[Event]:
@@ -67,6 +72,20 @@ def check_letter(state: CaseState, activation: str) -> str:
             f"{what}: case {state.id!r} is {state.status}, a terminal status; start a new case instead"
         )
     return binding
+
+
+def compensated(state: CaseState, letter: ActivationId) -> Undoable | None:
+    """What a dead letter was to undo; None for one of work that goes forward.
+
+    Raises `IllegalTransitionError` where it may not start now.
+    """
+    undone = state.compensations.failed.get(letter)
+    what = f"dead letter {letter!r} cannot be retried: case {state.id!r}"
+    if undone is None and state.compensations.ending is not None:
+        raise IllegalTransitionError(f"{what} undoes what it did, and starts nothing else")
+    if undone is not None and not state.status.working:
+        raise IllegalTransitionError(f"{what} is {state.status}; resume it first")
+    return undone
 
 
 def changed(state: CaseState, facts: Mapping[str, Plain]) -> dict[str, Plain]:

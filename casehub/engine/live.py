@@ -16,8 +16,9 @@ from casehub.binding import Binding
 from casehub.engine.agenda import OBSERVERS, Agenda, Observer, explain, schedule
 from casehub.engine.answers import check_answer
 from casehub.engine.choreography import ChoreographyLoopControl
+from casehub.engine.compensating import begin, end_after, has_to, next_of
 from casehub.engine.deliberation import Deliberations, Question, fingerprint, hindered, stamps_of
-from casehub.engine.endings import called_off, end_of, fault_of, too_long
+from casehub.engine.endings import called_off, cancellation, end_of, fault_of, may_end, too_long, with_what_is_left
 from casehub.engine.failures import message_of
 from casehub.engine.intake import Intake
 from casehub.engine.limits import free, held_back, held_up, hold, withheld
@@ -29,7 +30,6 @@ from casehub.engine.timekeeping import wind
 from casehub.envelope import subtypes
 from casehub.errors import CaseHubError, InputRefusedError, LoopControlError
 from casehub.events import (
-    CaseCancelled,
     CaseEnded,
     CaseFaulted,
     CaseStalled,
@@ -49,7 +49,7 @@ from casehub.events import (
 from casehub.explanation import Explanation, Verdict
 from casehub.folding import apply
 from casehub.inputs import NEVER, OWN, Adopt, Cancel, Deliberated, Input, Start, Unfault
-from casehub.lifecycle import CASE_TRANSITIONS, CaseStatus, allows, check_case
+from casehub.lifecycle import CaseStatus
 from casehub.plan import PlanView
 from casehub.query import EventLog
 from casehub.spi import Answer, KeepsAgenda, LoopControl, Turn
@@ -144,8 +144,7 @@ class LiveCase:
         return TAKES[type(input)](self._intake, input)
 
     def _cancel(self, input: Cancel) -> Iterable[Event]:
-        check_case(self.state.id, "be cancelled", self.state.status, CaseStatus.CANCELLED)
-        self._end(CaseCancelled(before=self.state.status, reason=input.reason, by=input.by))
+        self._end(cancellation(self.state, input), kill=input.kill, held=input.held)
         return ()
 
     def _record(self, events: Iterable[Event]) -> None:
@@ -195,29 +194,45 @@ class LiveCase:
     def _ended_badly(self, event: WorkerExecutionFinished) -> None:
         self._fault = fault_of(self.state, event) or self._fault
 
-    def _end(self, end: CaseEnded) -> None:
-        """End the case: what is in flight is called off first, so that the end is the last event of the log."""
-        state = self.state
+    def _end(self, end: CaseEnded, *, kill: bool = False, held: str | None = None) -> None:
+        """End the case, once it has undone what it has to; what is in flight is called off first, so that the end is the last
+        event of the log. `kill`: nothing is undone; `held`: why nothing may start meanwhile, as it was by default."""
+        state, structure = self.state, self.structure
         if state.status.ended:
             return
         if state.deliberating:
             self._record(self.deliberations.cancel(state))
-        self._record(called_off(state, end))
-        self._turn.timers.update(dict.fromkeys(state.timers))
+        compensates = not kill and has_to(state, structure, end)
+        self._record(called_off(state, end, kill=kill, compensates=compensates))
         end.before = state.status
         end.cause = end.cause or (self._turn.events[-1].version if self._turn.events else 0)
         self._withdraw(())
-        self._record((end,))
+        if compensates:
+            self._record(begin(state, structure, end, held))
+            self._compensate()
+        else:
+            self._turn.timers.update(dict.fromkeys(state.timers))
+            self._record((with_what_is_left(state, end, kill=kill),))
+
+    def _compensate(self) -> bool:
+        """Start what is to be undone next; end the case where nothing is left. Nothing else is dispatched: False."""
+        while (starting := next_of(self.state, self.structure)) is not None:
+            self._record(starting)
+        if (end := end_after(self.state, self.structure)) is not None:
+            self._end(end)
+        return False
 
     # ---- what the facts come to
 
     def _settle(self) -> bool:
         """Complete, dispatch, or say what the case waits for; whether something that was dispatched has ended in it."""
         state = self.state
+        if state.compensations.ending is not None:
+            return self._compensate()
         if self._fault is None and not self._transitions():  # a case that faults leaves its stages as they are
             return False
         for end in (end_of(state, self.structure, self._fault), too_long(state, self.structure)):
-            if end is not None and allows(CASE_TRANSITIONS, state.status, end.after):
+            if end is not None and may_end(state, end):
                 self._end(end)
                 return False
         if self.structure.timed or state.timers:

@@ -79,6 +79,8 @@ def _moved_by_a_timer(state: CaseState, structure: Structure, loop: LoopControl,
 def _reasons(state: CaseState, structure: Structure, explained: Callable[[Binding], Explanation]) -> Iterator[str]:
     """A line for each binding and each goal that is stuck."""
     for binding in structure.bindings.values():
+        if binding.compensates:
+            continue
         said = explained(binding)
         firing = state.firings.get(binding.name)
         if said.verdict is not Verdict.UNCHANGED or firing is None or firing.then.startswith("fault"):

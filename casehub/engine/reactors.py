@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any, TypeVar
 
+from casehub.compensation import DEADLINE
 from casehub.engine.agenda import holds, touched
 from casehub.engine.attempts import take_up_again, try_again
 from casehub.engine.children import expire_children, release_children, start_children
+from casehub.engine.compensating import cut_short
 from casehub.engine.gates import decide
 from casehub.engine.people import clear_timers, close_tasks, delegate, set_timers
 from casehub.engine.quarantine import come_to_its_end
@@ -52,9 +54,9 @@ def at_start(state: CaseState, structure: Structure) -> Iterator[Event]:
 
 
 def try_milestones(state: CaseState, structure: Structure, event: ContextChanged) -> Iterable[Event]:
-    """Milestones that read a changed fact."""
+    """Milestones that read a changed fact; a case that compensates tests nothing any more."""
     concerned = _concerned(structure.milestones_of, event)
-    return _try_milestones(state, concerned) if concerned else ()
+    return _try_milestones(state, concerned) if concerned and state.compensations.ending is None else ()
 
 
 def _try_milestones(state: CaseState, concerned: Iterable[Milestone]) -> Iterator[Event]:
@@ -82,7 +84,7 @@ def stop_sla(state: CaseState, structure: Structure, event: MilestoneReached) ->
 def try_goals(state: CaseState, structure: Structure, event: ContextChanged) -> Iterable[Event]:
     """Goals that read a changed fact and have not been reached."""
     concerned = _concerned(structure.goals_of, event)
-    return _try_goals(state, concerned) if concerned else ()
+    return _try_goals(state, concerned) if concerned and state.compensations.ending is None else ()
 
 
 def _try_goals(state: CaseState, concerned: Iterable[Goal]) -> Iterable[Event]:
@@ -94,13 +96,16 @@ def _try_goals(state: CaseState, concerned: Iterable[Goal]) -> Iterable[Event]:
 
 
 def take_timer(state: CaseState, structure: Structure, event: TimerFired) -> Iterator[Event]:
-    """What a timer was set for: a service level, the next attempt of a worker, the end of a quarantine."""
+    """What a timer was set for: a service level, the next attempt of a worker, the end of a quarantine, the time that
+    a case has to compensate."""
     purpose, _, name = event.timer.partition(":")
     if purpose == "sla" and state.milestone(name).status is MilestoneStatus.ACTIVE:
         yield MilestoneSlaViolated(milestone=name, by=f"timer:{event.timer}")
+    elif event.timer == DEADLINE:
+        yield from cut_short(state)
     elif purpose == "quarantine":
         yield from come_to_its_end(state, event.timer)
-    elif purpose == "retry" and state.status.active:
+    elif purpose == "retry" and state.status.working:
         yield from try_again(state, event, name)
 
 

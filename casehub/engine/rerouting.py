@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from casehub.activation import Activation
 from casehub.binding import Binding
 from casehub.engine.attempts import next_attempt
+from casehub.engine.compensating import undo
 from casehub.engine.intake import Intake
-from casehub.engine.letters import check_letter
+from casehub.engine.letters import check_letter, compensated
 from casehub.errors import IllegalTransitionError, InputRefusedError, did_you_mean
 from casehub.events import (
     ActivationId,
@@ -47,11 +48,14 @@ def rerouted(intake: Intake, input: Reroute) -> Iterator[Event]:
     if activation is None:
         letter = ActivationId(f"{state.id}/{binding.name}/{firing.count}")
         check_letter(state, letter)
+        undone = compensated(state, letter)
         yield DeadLetterRetried(
             binding=binding.name, activation=letter, worker=input.to, reason=input.reason, by=input.by
         )
+        if undone is not None and state.status.active:
+            yield from undo(state, intake.structure, undone)
         return
-    if not state.status.active:
+    if not state.status.working:
         raise IllegalTransitionError(f"case {state.id!r} is {state.status}: nothing starts in it; resume it first")
     if (timer := TimerId(f"retry:{activation.id}")) in state.timers:
         yield TimerCancelled(timer=timer)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -34,7 +34,8 @@ SET_AGAIN: Final = ("sla:", "budget:", "quarantine:")
 
 
 def unfaulted(intake: Intake, input: Unfault) -> Iterator[Event]:
-    """The case runs again, and what faulted it may.
+    """The case runs again, and what faulted it may. What was undone counts as not done: the facts that it wrote are gone,
+    unless somebody has written them since, and it comes up again.
 
     Raises `CaseEndedError` or `IllegalTransitionError` for a case that has not faulted, `InputRefusedError` for a
     sub-case and for one that would fault again at once.
@@ -46,8 +47,11 @@ def unfaulted(intake: Intake, input: Unfault) -> Iterator[Event]:
             f"case {state.id!r} cannot be unfaulted: it is a sub-case, and case {parent!r} has been told how it ended; "
             "retry the dead letter of that case, which starts another one"
         )
-    facts = changed(state, input.facts)
-    for goal in _still_reached(replace(state, facts={**state.facts, **_as_facts(facts, input)}), structure):
+    gone = state.compensations.retracted(state.facts)
+    left = replace(state, facts={name: fact for name, fact in state.facts.items() if name not in gone})
+    facts = changed(left, input.facts)
+    after = replace(left, facts={**left.facts, **_as_facts(facts, input)})
+    for goal in _still_reached(after, structure):
         raise InputRefusedError(
             f"case {state.id!r} cannot be unfaulted: failure goal {goal!r} still holds ({structure.goals[goal].when}); "
             "bring the facts with it that end this"
@@ -56,8 +60,10 @@ def unfaulted(intake: Intake, input: Unfault) -> Iterator[Event]:
         raise InputRefusedError(f"case {state.id!r} cannot be unfaulted: {limit.reason}")
     if state.structure != structure.hash:
         yield DefinitionAdopted(structure=structure.hash)
-    failures = tuple(name for name in state.goals if name not in structure.goals or structure.goals[name].failure)
-    yield CaseUnfaulted(goals=failures, reason=input.reason, by=input.by)
+    undone = tuple(name for name in state.goals if _undone(after, structure, name, gone))
+    yield CaseUnfaulted(goals=undone, reason=input.reason, by=input.by)
+    if gone:
+        yield ContextChanged(facts={}, deleted=gone, by="engine", cause=state.version)
     for timer, due in state.put_away.items():
         if timer.startswith(SET_AGAIN):
             yield TimerSet(timer=timer, due=due)
@@ -68,6 +74,14 @@ def unfaulted(intake: Intake, input: Unfault) -> Iterator[Event]:
             if firing.then == OnOutcome.FAULT_CASE:
                 letter = ActivationId(f"{state.id}/{name}/{firing.count}")
                 yield DeadLetterRetried(binding=name, activation=letter, reason=input.reason, by=input.by)
+
+
+def _undone(state: CaseState, structure: Structure, goal: str, gone: Collection[str]) -> bool:
+    """Whether a goal counts as reached no more: one of failure, and one whose facts went with what was undone."""
+    found = structure.goals.get(goal)
+    if found is None or found.failure:
+        return True
+    return not found.when.reads.isdisjoint(gone) and not holds(found.when, state, "goal", goal)
 
 
 def _still_reached(state: CaseState, structure: Structure) -> Iterator[str]:

@@ -103,7 +103,9 @@ def test_an_occurrence_that_comes_while_suspended_is_not_lost() -> None:
 def test_suspending_twice_names_the_statuses_that_can_be() -> None:
     core = working()
     core.suspend()
-    with pytest.raises(IllegalTransitionError, match="it is SUSPENDED, and only a case that is RUNNING or WAITING can"):
+    with pytest.raises(
+        IllegalTransitionError, match="it is SUSPENDED, and only a case that is RUNNING or WAITING or COMPENSATING can"
+    ):
         core.suspend()
 
 

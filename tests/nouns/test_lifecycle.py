@@ -68,7 +68,7 @@ def test_a_step_that_the_table_lacks_raises_and_one_that_it_has_does_not(before:
 
 
 def test_the_message_names_the_statuses_that_would_allow_it() -> None:
-    with pytest.raises(IllegalTransitionError, match="only a case that is RUNNING or WAITING can"):
+    with pytest.raises(IllegalTransitionError, match="only a case that is RUNNING or WAITING or COMPENSATING can"):
         check_case("c", "be suspended", CaseStatus.SUSPENDED, CaseStatus.SUSPENDED)
     with pytest.raises(IllegalTransitionError, match="only a case that is SUSPENDED can"):
         check_case("c", "be resumed", CaseStatus.WAITING, CaseStatus.RUNNING, (CaseStatus.SUSPENDED,))

@@ -133,6 +133,7 @@ def test_a_budget_below_zero_is_refused(budget: dict[str, Any]) -> None:
     [
         (Retry(wait="1s", factor=2, maximum="30s", jitter=False), [1, 2, 4, 8, 16, 30, 30]),
         (Retry(wait="5s", factor=1, jitter=False), [5, 5, 5]),
+        (Retry(wait="1m", jitter=False), [60, 60]),
         (Retry(wait="1m", maximum="30s", jitter=False), [30, 30]),
         (Retry(wait="0s", jitter=False), [0, 0]),
     ],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -11,6 +11,7 @@ import pytest
 from casehub import (
     CaseDefinition,
     CaseHub,
+    Compensation,
     DefinitionError,
     Retry,
     SettingsError,
@@ -577,3 +578,122 @@ def test_a_definition_whose_name_is_no_name_is_refused(name: str) -> None:
 def test_inputs_that_are_no_class_with_fields_are_refused(inputs: Any) -> None:
     with pytest.raises(SettingsError, match="give a class that has the inputs as its fields"):
         build(sound(inputs=inputs))
+
+
+# ---- compensations
+
+
+def undoable(**options: Any) -> CaseDefinition:
+    """book, and cancel that undoes it with these options."""
+    d = CaseDefinition("trip")
+
+    @d.worker(writes="flight")
+    async def book(trip: str) -> str:
+        return trip
+
+    @d.worker(**{"compensates": book, **options})
+    async def cancel(flight: str) -> None: ...
+
+    return d
+
+
+def test_a_compensation_alone_is_sound_whether_it_reads_something_or_not() -> None:
+    d = undoable()
+    assert problems(d) == []
+
+    @d.worker
+    async def tell(flight: str) -> None: ...
+
+    @d.worker(compensates=tell)
+    async def take_back() -> None: ...
+
+    assert problems(d) == []
+
+
+def test_what_compensates_no_binding_names_the_nearest() -> None:
+    assert problems(undoable(compensates="bok")) == [
+        "binding 'cancel': compensates 'bok', which is no binding; did you mean 'book'?"
+    ]
+
+
+def test_what_undoes_is_not_undone() -> None:
+    d = undoable()
+
+    @d.worker(compensates="cancel")
+    async def book_again() -> None: ...
+
+    assert problems(d) == [
+        "binding 'book_again': compensates 'cancel', which undoes something itself; "
+        "leave compensates= out; what undoes is not undone"
+    ]
+
+
+def test_two_compensations_of_one_binding_are_one_too_many() -> None:
+    d = undoable()
+
+    @d.worker(compensates="book")
+    async def refund(flight: str) -> None: ...
+
+    assert [problem.partition(";")[0] for problem in problems(d)] == [
+        "binding 'cancel': compensates 'book', and 1 more do",
+        "binding 'refund': compensates 'book', and 1 more do",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"when": present("flight")}, "when="),
+        ({"on": Signal("x")}, "on="),
+        ({"refire": "once", "limit": 3, "priority": 1}, "refire=, limit=, priority="),
+    ],
+)
+def test_a_compensation_has_no_condition_of_its_own(options: dict[str, Any], said: str) -> None:
+    d = undoable(**options)
+    d.signals["x"] = Any
+    assert any(f"compensates 'book' and says {said}, which is never asked" in problem for problem in problems(d))
+
+
+def test_a_compensation_does_not_fault_the_case() -> None:
+    assert any("would fault the case, which ends anyway" in p for p in problems(undoable(on_exhausted="fault_case")))
+
+
+def test_a_compensation_is_no_member_of_a_stage() -> None:
+    d = undoable()
+    d.stage("s", "book", "cancel")
+    assert any("stage 's': names 'cancel', which compensates 'book'" in problem for problem in problems(d))
+
+
+def test_what_compensates_is_named_or_is_a_function() -> None:
+    with pytest.raises(SettingsError, match="the name of a binding, or the function of its worker"):
+        undoable(compensates=3)
+
+
+def test_a_function_stands_for_its_binding_whatever_that_is_called() -> None:
+    d = CaseDefinition("trip")
+
+    @d.worker(name="book", writes="flight")
+    async def do_book(trip: str) -> str:
+        return trip
+
+    @d.worker(compensates=do_book)
+    async def cancel(flight: str) -> None: ...
+
+    assert build(d).bindings["book"].compensation == "cancel"
+
+
+def test_what_compensation_says_has_to_make_sense() -> None:
+    with pytest.raises(SettingsError, match="before it is FAULTED or CANCELLED; did you mean 'FAULTED'"):
+        Compensation(on=["FAULT"])
+    with pytest.raises(SettingsError, match="more than nothing"):
+        Compensation(deadline="0s")
+
+
+def test_a_compensation_is_part_of_the_structure_and_its_absence_is_not() -> None:
+    plain, other = undoable(), undoable()
+    assert build(plain).hash == build(other).hash
+    other.compensation = Compensation(deadline="1h")
+    assert build(plain).hash != build(other).hash
+    without = undoable()
+    without.bindings[1] = replace(without.bindings[1], policy=replace(without.bindings[1].policy, compensates=""))
+    assert build(plain).hash != build(without).hash
