@@ -93,6 +93,9 @@ class RemoteCase:
     async def kill(self, *, by: str = "user", reason: str = "") -> None:
         await self._ask("kill", by=by, reason=reason)
 
+    async def compensate(self, what: str, *, by: str = "user", reason: str = "") -> None:
+        await self._ask("compensate", what=what, by=by, reason=reason)
+
     def stage(self, name: str) -> CaseStage:
         return CaseStage(name, self._steer)
 

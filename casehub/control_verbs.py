@@ -28,6 +28,7 @@ class Verbs:
             name: validate_call(getattr(self, name))
             for name in (
                 "cancel",
+                "compensate",
                 "completed",
                 "context",
                 "discard_letter",
@@ -128,6 +129,9 @@ class Verbs:
 
     async def kill(self, case: str, by: str = "user", reason: str = "") -> None:
         await self._hub.case(case).kill(by=by, reason=reason)
+
+    async def compensate(self, case: str, what: str, by: str = "user", reason: str = "") -> None:
+        await self._hub.case(case).compensate(what, by=by, reason=reason)
 
     async def retry_letter(self, letter: str, facts: dict[str, Any], by: str = "user", reason: str = "") -> None:
         await self._hub.dead_letters.retry(letter, facts, by=by, reason=reason)

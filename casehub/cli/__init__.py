@@ -159,6 +159,12 @@ case.command(
     sort_key=8,
 )
 case.command(
+    "casehub.cli.compensating:compensate_app",
+    name="compensate",
+    help="Have something undone while its case goes on.",
+    sort_key=8,
+)
+case.command(
     "casehub.cli.verbs:stage_app",
     name="stage",
     help="Activate, complete, terminate, fault, suspend or resume one stage.",

@@ -178,6 +178,12 @@ def show(printer: Printer, record: CaseRecord) -> None:
     ]
     about += [("task", f"{task.title} ({task.where})") for task in state.tasks.open.values()]
     about += [("sub-case", _child_line(child)) for child in state.children.known.values()]
+    undoing = state.compensations
+    if undoing.ending is not None:
+        about.append(("ends as", f"{undoing.ending.status}, when it has undone what it did"))
+    about += [("undone", f"{each.activation} by {each.undone_by}") for each in undoing.undone]
+    about += [("not undone", f"{each.activation} by {by}: {each.failure}") for by, each in undoing.failed.items()]
+    about += [("can be undone", each.activation) for each in undoing.undoable.values()]
     about += [("timer", f"{timer} at {due:%Y-%m-%d %H:%M:%SZ}") for timer, due in state.timers.items()]
     about += [("stalled", reason) for reason in state.stalled]
     printer.table(("", ""), about, heading=False)
@@ -188,6 +194,7 @@ def show(printer: Printer, record: CaseRecord) -> None:
 def case_json(record: CaseRecord) -> dict[str, Any]:
     """A case for programs."""
     state, at_work = record.state, record.state.with_workers()
+    undoing = state.compensations
     return {
         "case": state.id,
         "definition": state.definition,
@@ -222,6 +229,13 @@ def case_json(record: CaseRecord) -> dict[str, Any]:
             for child in state.children.known.values()
         ],
         "timers": dict(state.timers),
+        "compensation": {
+            "ends_as": undoing.ending and undoing.ending.status,
+            "undone": [each.activation for each in undoing.undone],
+            "under_way": [each.activation for each in undoing.under_way.values()],
+            "failed": {each.activation: each.failure for each in undoing.failed.values()},
+            "undoable": list(undoing.undoable),
+        },
     }
 
 

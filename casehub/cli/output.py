@@ -24,6 +24,7 @@ STYLES = {
     "RUNNING": "cyan",
     "WAITING": "yellow",
     "SUSPENDED": "magenta",
+    "COMPENSATING": "magenta",
     "COMPLETED": "green",
     "FAULTED": "bold red",
     "CANCELLED": "red",

@@ -18,6 +18,7 @@ from casehub.control_cases import RemoteCase
 from casehub.durations import duration
 from casehub.errors import SettingsError
 from casehub.hub import CaseHub
+from casehub.lifecycle import CaseStatus
 from casehub.stage import StageVerb
 
 Id = Annotated[str, Parameter(help="The case.")]
@@ -164,7 +165,9 @@ async def unfault_case(
 
 cancel_app = App(
     name="cancel",
-    help_epilogue="""Example:
+    help_epilogue="""What it did is undone first, by what compensates it; it is COMPENSATING until then.
+
+Example:
   casehub case cancel ID --reason "withdrawn by the customer" --grace 10s""",
 )
 
@@ -193,7 +196,7 @@ kill_app = App(
 
 @kill_app.default
 async def kill_case(id: Id, /, *, reason: Reason = "", common: Acting | None = None) -> None:
-    """End a case now, and wait for nothing that runs."""
+    """End a case now: wait for nothing that runs, and undo nothing."""
     session = Session(common)
     await act(session, id, lambda case: case.kill(by=session.by, reason=reason))
 
@@ -218,6 +221,8 @@ async def _tell(at: Desk, id: str, *, whole: bool) -> None:
     if whole or not printer.for_people:
         show(printer, record)
     else:
-        printer.say(f"case {id}: {record.state.status}")
+        status = record.state.status
+        waits = status is CaseStatus.COMPENSATING and not at.remote
+        printer.say(f"case {id}: {status}{'; run casehub up, which undoes what it did' if waits else ''}")
     if whole:
         raise_outcome(record.state)  # for the exit code

@@ -225,3 +225,20 @@ def dig(heard: str) -> dict[str, str]:
 @inquiry.worker(writes="answer")
 async def conclude(paid: str, found: str) -> str:
     return f"{paid} {found}"
+
+
+# ---- a case that undoes what it did
+
+trip = CaseDefinition("trip", goal="home", signals={"home": bool})
+
+
+@trip.worker(writes="flight")
+async def book_flight(city: str) -> str:
+    return f"flight to {city}"
+
+
+@trip.worker(writes="refund", compensates=book_flight)
+async def cancel_flight(flight: str) -> str:
+    if "Rome" in flight:
+        raise Permanent("no refunds")
+    return "half"
