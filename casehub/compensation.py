@@ -48,7 +48,7 @@ class Compensation:
     deadline: Duration | None = None
 
     def __post_init__(self) -> None:
-        ends = (self.on,) if isinstance(self.on, str) else tuple(self.on)
+        ends = tuple(end.upper() for end in ((self.on,) if isinstance(self.on, str) else self.on))
         object.__setattr__(self, "on", ends)
         for end in ends:
             if end not in ENDS:

@@ -27,6 +27,7 @@ class Shape(StrEnum):
     BINDING = "binding"
     MILESTONE = "milestone"
     GOAL = "goal"
+    COMPENSATION = "compensation"
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,9 +149,11 @@ class Diagram:
 
 _BRACKETS: Final[Mapping[Shape, tuple[str, str]]] = {
     Shape.SOURCE: ("([", "])"), Shape.BINDING: ("[", "]"), Shape.MILESTONE: ("{{", "}}"), Shape.GOAL: ("((", "))"),
+    Shape.COMPENSATION: ("[[", "]]"),
 }  # fmt: skip
 _FILLS: Final[Mapping[Shape, tuple[str, int]]] = {
     Shape.SOURCE: ("#eef", 20), Shape.BINDING: ("#fff", 4), Shape.MILESTONE: ("#ffd", 12), Shape.GOAL: ("#dfd", 20),
+    Shape.COMPENSATION: ("#fee", 4),
 }  # fmt: skip
 
 
@@ -172,7 +175,10 @@ def diagram_of(structure: Structure) -> Diagram:
         if name in read:
             found.nodes[id] = Node(id, name, Shape.SOURCE)
     for name, id in bindings.items():
-        found.nodes[id] = Node(id, name, Shape.BINDING)
+        undoes = structure.bindings[name].compensates
+        found.nodes[id] = Node(id, name, Shape.COMPENSATION if undoes else Shape.BINDING)
+        if undoes in bindings:
+            found.arrows[bindings[undoes], id] = (["undone by"], True)
 
     def lead(reads: Mapping[str, bool], to: str) -> None:
         for name, tested in reads.items():

@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Annotated, Any, Final, get_args, get_origin
 
 from casehub.binding import Binding, Trigger
+from casehub.compensation import Compensation
 from casehub.durations import in_words
 from casehub.policies import Limits, Outcomes, Policy
 from casehub.stage import Stage, StageFault
@@ -47,6 +48,7 @@ def outline(structure: Structure) -> Outline:
         "at quiescence": definition.at_quiescence or None,
         "budget": None if definition.budget is None else str(definition.budget),
         "limits": limits or None,
+        "compensation": None if definition.compensation == Compensation() else str(definition.compensation),
         "protected": sorted(definition.protected) or None,
     }
     brought = {**dict.fromkeys(definition.signals, "signal"), **dict.fromkeys(definition.external, "external fact")}
@@ -125,6 +127,8 @@ def _binding(structure: Structure, binding: Binding) -> Element:
             "cost": None if policy.cost == plain.cost else policy.cost,
             "estimate": None if policy.estimate is None else str(policy.estimate),
             "budget": None if policy.budget is None else str(policy.budget),
+            "quarantine": None if policy.quarantine is None else str(policy.quarantine),
+            "compensates": binding.compensates or None,
         }
     )
 
@@ -146,6 +150,7 @@ def _stage(stage: Stage) -> Element:
             "companions": sorted(stage.companions) or None,
             "autocomplete": None if stage.autocomplete else False,
             "on fault": None if stage.on_fault is StageFault.SETTLE else str(stage.on_fault),
+            "manual": stage.manual or None,
         }
     )
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from cel_expr_python import cel
 
+from casehub.compensation import Compensation
 from casehub.definition import CaseDefinition
 from casehub.goals import GoalExpression, all_of, any_of
 from casehub.loader.code import AllowedCode
@@ -91,6 +92,7 @@ class DefinitionReader:
                 kw_only=True,
             )
         limits = self._sections.one(top, "limits", "limits")
+        undo = self._sections.one(top, "compensation", "compensation")
         return CaseDefinition(
             top.get("case", self._mistakes.file),
             goal=self._goal(top.value("goal"), "goal") if "goal" in top else None,
@@ -101,6 +103,7 @@ class DefinitionReader:
             external=external,
             budget=self._policies.budget(top, "budget"),
             limits=None if limits is None else self._sections.noting(limits, lambda: Limits(**limits.values)),
+            compensation=None if undo is None else self._sections.noting(undo, lambda: Compensation(**undo.values)),
             protected=top.get("protected", ()),
             strict=top.get("strict", True),
             title=top.get("title", ""),

@@ -25,6 +25,7 @@ _PLAIN_OPTIONS: Final = (
     "on_exhausted",
     "priority",
     "cost",
+    "compensates",
 )
 
 

@@ -89,6 +89,7 @@ _OPTIONS: Final = {
     "estimate": Key(Takes.ONE, "What an attempt is expected to charge, reserved before it runs.", section="budget"),
     "budget": Key(Takes.ONE, "What all its attempts in a case may spend.", section="budget"),
     "quarantine": Key(Takes.ONE, "When its workers are left alone, as they keep failing.", section="quarantine"),
+    "compensates": Key(Takes.TEXT, "The binding whose work it undoes; then it runs for no other reason."),
 }
 
 _SCHEDULE: Final = {
@@ -123,6 +124,7 @@ SECTIONS: Final[Mapping[str, Mapping[str, Key]]] = {
         "at_quiescence": Key(Takes.FLAG, "Whether a case completes when nothing is left to do."),
         "budget": Key(Takes.ONE, "What a case may spend.", section="budget"),
         "limits": Key(Takes.ONE, "Bounds of a case.", section="limits"),
+        "compensation": Key(Takes.ONE, "When a case undoes what it did.", section="compensation"),
         "protected": Key(Takes.NAMES, "Facts that clearing the context leaves."),
         "flags": Key(Takes.NAMES, "Facts that mark a case for somebody's attention."),
         "activities": Key(Takes.MANY, "What the activities of another system's log mean here.", section="activity"),
@@ -238,6 +240,10 @@ SECTIONS: Final[Mapping[str, Mapping[str, Key]]] = {
         "failures": Key(Takes.INTEGER, "After how many failures."),
         "within": Key(Takes.DURATION, "The span that these lie in."),
         "release": Key(Takes.DURATION, "How long it lasts."),
+    },
+    "compensation": {
+        "on": Key(Takes.NAMES, "Before which ends: FAULTED, CANCELLED; both without it."),
+        "deadline": Key(Takes.DURATION, "How long it may take."),
     },
     "limits": {
         "firings_per_binding": Key(Takes.INTEGER, "How often a binding may fire."),

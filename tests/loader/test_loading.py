@@ -17,6 +17,7 @@ from casehub import (
     CaseDefinition,
     CaseFaultedError,
     CaseStatus,
+    Compensation,
     DefinitionError,
     Gate,
     HumanTask,
@@ -152,12 +153,53 @@ def test_the_structure_is_that_of_the_definition_in_python(text: str, python: Ca
         ("cost: 2.5", "cost", 2.5),
         ("estimate: {tokens: 10}", "estimate", Budget(tokens=10)),
         ("budget: {money: 1.5, per: day}", "budget", Budget(money=1.5, per="day")),
+        ("compensates: other", "compensates", "other"),
         ("quarantine: {failures: 3, within: 1h, release: 2h}", "quarantine", Quarantine(3, "1h", "2h")),
     ],
 )
 def test_an_option_is_that_of_the_policy(option: str, of_policy: str, value: object) -> None:
-    text = f"case: x\nworkers:\n  go:\n    run: tests.loader.code:extract\n    writes: words\n    {option}\n"
-    assert getattr(loads(text, allow_code=ALLOWED).bindings[0].policy, of_policy) == value
+    text = (
+        "case: x\ninputs: {a: integer, document: string}\nworkers:\n  other: {set: {b: a}}\n"
+        f"  go:\n    run: tests.loader.code:extract\n    writes: words\n    {option}\n"
+    )
+    (policy,) = (each.policy for each in loads(text, allow_code=ALLOWED).bindings if each.name == "go")
+    assert getattr(policy, of_policy) == value
+
+
+TRIP = """
+case: trip
+inputs: {city: string}
+compensation: {on: [cancelled], deadline: 2d}
+workers:
+  book: {set: {flight: '"F " + city'}}
+  tell:
+    set: {told: flight}
+  take_back:
+    ask: {title: Give it back, form: boolean, shows: flight, users: ada}
+    writes: refunded
+    compensates: book
+  untell:
+    set: {told_again: '"not " + flight'}
+    compensates: tell
+signals: {home: boolean}
+goal: home
+"""
+
+
+async def test_a_case_in_yaml_undoes_what_it_did() -> None:
+    definition = loads(TRIP)
+    assert definition.compensation == Compensation(["CANCELLED"], "2d")
+    async with CaseTestKit(definition) as kit:
+        case = await kit.start(definition, city="Rome")
+        await kit.settle()
+        await case.cancel()
+        await kit.settle()
+        assert (await case.context())["told_again"] == "not F Rome"
+        (task,) = await kit.hub.tasks.list()
+        await kit.hub.tasks.complete(task.id, True, by="user:ada")
+        await kit.settle()
+        assert await case.status() is CaseStatus.CANCELLED
+        assert (await case.context())["refunded"] is True
 
 
 @pytest.mark.parametrize(
@@ -168,6 +210,7 @@ def test_an_option_is_that_of_the_policy(option: str, of_policy: str, value: obj
         ("budget", [each.name for each in fields(Budget)], ()),
         ("retry", [each.name for each in fields(Retry)], ()),
         ("quarantine", [each.name for each in fields(Quarantine)], ()),
+        ("compensation", [each.name for each in fields(Compensation)], ()),
         ("gate", [each.name for each in fields(Gate)], ()),
         ("ask", [each.name for each in fields(HumanTask)], ()),
         ("worker", [*PolicyOptions.__annotations__, *BESIDE], ("name",)),
@@ -553,22 +596,22 @@ async def test_each_element_of_a_list_gets_the_work() -> None:
 
 
 def test_a_computed_fact_may_say_its_language() -> None:
-    d = loads("case: x\ninputs: {a: integer}\nworkers: {go: {set: {b: {jq: .a + 1}, c: {cel: a + 1}}}}")
+    d = loads("case: x\ninputs: {a: integer, document: string}\nworkers: {go: {set: {b: {jq: .a + 1}, c: {cel: a + 1}}}}")
     assert (d.facts.get("b", None), d.facts["c"]) == (None, int)
     assert d.bindings[0].worker.computes == "b = .a + 1; c = a + 1"
 
 
 def test_a_condition_may_ask_how_sure_somebody_is() -> None:
     d = loads(
-        "case: x\ninputs: {a: integer}\nworkers: {go: {set: {b: a + 1}, when: {confident: {a: 0.8}, present: a}}}"
+        "case: x\ninputs: {a: integer, document: string}\nworkers: {go: {set: {b: a + 1}, when: {confident: {a: 0.8}, present: a}}}"
     )
     assert str(d.bindings[0].when) == "(confident('a', 0.8) & present('a'))"
 
 
 def test_an_expression_is_part_of_the_structure() -> None:
-    one = loads("case: x\ninputs: {a: integer}\nworkers: {go: {set: {b: a + 1}}}")
-    other = loads("case: x\ninputs: {a: integer}\nworkers: {go: {set: {b: a + 2}}}")
-    guarded = loads("case: x\ninputs: {a: integer}\nworkers: {go: {set: {b: a + 1}, when: a > 2}}")
+    one = loads("case: x\ninputs: {a: integer, document: string}\nworkers: {go: {set: {b: a + 1}}}")
+    other = loads("case: x\ninputs: {a: integer, document: string}\nworkers: {go: {set: {b: a + 2}}}")
+    guarded = loads("case: x\ninputs: {a: integer, document: string}\nworkers: {go: {set: {b: a + 1}, when: a > 2}}")
     assert len({build(each).hash for each in (one, other, guarded)}) == 3
 
 

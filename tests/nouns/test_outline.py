@@ -7,7 +7,20 @@ from xml.etree import ElementTree
 
 import pytest
 
-from casehub import Budget, CaseDefinition, Limits, MilestoneReached, Retry, Signal, absent, deep_merge, every, present
+from casehub import (
+    Budget,
+    CaseDefinition,
+    Compensation,
+    Limits,
+    MilestoneReached,
+    Quarantine,
+    Retry,
+    Signal,
+    absent,
+    deep_merge,
+    every,
+    present,
+)
 from casehub.diagram import diagram_of
 from casehub.outline import differences, outline
 from casehub.validation import build
@@ -46,6 +59,7 @@ def test_an_outline_says_everything_and_leaves_defaults_out() -> None:
                 cost=2.0,
                 estimate=Budget(calls=1),
                 budget=Budget(tokens=5),
+                quarantine=Quarantine(),
             )(two),
             d.milestone("m", present("b"), entry=present("a"), sla="2h"),
             d.goal("g", present("c"), failure=True),
@@ -69,7 +83,7 @@ def test_an_outline_says_everything_and_leaves_defaults_out() -> None:
     assert full["on"] == ["b", "event MILESTONE_REACHED", "signal s", "every 15m"]
     assert (full["refire"], full["limit"], full["merge"], full["timeout"]) == ("always", 3, "deep_merge", "1m30s")
     assert (full["when"], full["on failed"], full["priority"], full["cost"]) == ("absent('s')", "ignore", 1, 2.0)
-    assert {"retry", "estimate", "budget"} <= full.keys()
+    assert {"retry", "estimate", "budget", "quarantine"} <= full.keys()
     assert found["milestone"]["m"] == {"when": "present('b')", "entry": "present('a')", "sla": "2h"}
     assert found["goal"]["g"] == {"when": "present('c')", "failure": True}
     assert found["stage"]["st"] == {
@@ -152,3 +166,24 @@ def test_a_ring_of_bindings_is_drawn() -> None:
     assert 'b1 -->|"a"| b0' in drawn.mermaid()
     assert "f0 -.-> done" in drawn.mermaid()
     ElementTree.fromstring(drawn.svg())
+
+
+async def take_back(b: int) -> None: ...
+
+
+def test_what_undoes_something_is_said_and_drawn_as_that() -> None:
+    d = definition(lambda d: d.worker(compensates="one")(take_back), compensation=Compensation(["cancelled"], "2h"))
+    found = outline(build(d))
+    assert found["binding"]["take_back"]["compensates"] == "one"
+    assert found["definition"]["d"]["compensation"] == "on CANCELLED within 2h"
+    drawn = diagram_of(build(d))
+    assert 'b1[["take_back"]]' in drawn.mermaid()
+    assert 'b0 -.->|"undone by, b"| b1' in drawn.mermaid()
+    assert "#fee" in drawn.svg()
+    (other,) = differences(found, outline(build(definition(lambda d: d.worker(compensates="one")(take_back)))))
+    assert other.details == {"compensation": ("on CANCELLED within 2h", None)}
+
+
+def test_a_stage_that_somebody_activates_says_so() -> None:
+    found = outline(build(definition(lambda d: d.stage("st", "one", manual=True))))
+    assert found["stage"]["st"]["manual"] is True
