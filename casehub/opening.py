@@ -163,7 +163,7 @@ async def opened(parts: Composition, subscribers: list[Subscriber[Any]]) -> Open
         keeper = None
         if isinstance(store, RetiresCases):
             heard = partial(_heard, subscribers, store, tenant)
-            keeper = Keeper(retiring(store), parts.clock, parts.retention, tenant, residents.leave, heard)
+            keeper = Keeper(retiring(store), parts.clock, parts.retention, tenant, residents.let_leave, heard)
         if parts.resumes:
             group.start_soon(residents.resume)
             if keeper is not None and parts.retention is not None:

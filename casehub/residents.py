@@ -223,7 +223,7 @@ class Residents:
             return
         pump.post(TimerDue(timer=timer.timer, due=timer.due))
 
-    def leave(self, case: CaseId) -> bool:
+    def let_leave(self, case: CaseId) -> bool:
         """Have a case leave memory that has ended; whether it has, or was not there."""
         pump = self._pumps.get(case)
         if pump is None:
