@@ -143,9 +143,12 @@ from casehub.policies import (
     last_writer_wins,
 )
 from casehub.query import CaseLog, CaseQuery, CaseSummary, EventLog, EventQuery
+from casehub.redaction import Redaction
+from casehub.references import EntityReference, Reference
 from casehub.retention import Retention
 from casehub.schedule import CatchUp, Schedule, after, at, cron, every
 from casehub.sentry import Sentry, absent, confident, present, reached
+from casehub.serialized import FactSerializer, Slot
 from casehub.spi import Answer, CaseStore, Clock, Defer, Executor, LoopControl, Selection, Turn
 from casehub.state import CaseState
 from casehub.subcase import Rest
@@ -247,6 +250,7 @@ __all__ = [
     "DeliberationStarted",
     "DeliberationTimedOut",
     "Difference",
+    "EntityReference",
     "Envelope",
     "Event",
     "EventLog",
@@ -256,6 +260,7 @@ __all__ = [
     "Fact",
     "FactError",
     "FactHistory",
+    "FactSerializer",
     "Faulted",
     "FileError",
     "Gate",
@@ -303,6 +308,8 @@ __all__ = [
     "Problem",
     "Quarantine",
     "QuarantineEvent",
+    "Redaction",
+    "Reference",
     "Refire",
     "Rest",
     "Retention",
@@ -317,6 +324,7 @@ __all__ = [
     "Signal",
     "SignalReceived",
     "SlaStatus",
+    "Slot",
     "StageView",
     "StoreError",
     "StoreOwnedError",

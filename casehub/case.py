@@ -207,7 +207,7 @@ class Case:
         if wait not in get_args(Wait):
             raise SettingsError(f"wait={wait!r} is no way to wait for a signal; {did_you_mean(wait, get_args(Wait))}")
         pump = await self._hub.pump(self.id)
-        write = signalled(pump.live.structure, what, facts)
+        write = signalled(pump.live.structure, what, facts, pump.live.state)
         write.by, write.reason, write.key = by, reason, key
         turn = await pump.submit(write)
         if wait == "first_wave":
@@ -220,7 +220,7 @@ class Case:
         """The value of a fact; `value` becomes it where there is none. Atomic: of many callers one puts."""
         pump = await self._hub.pump(self.id)
         values, sure = apart({name: value})
-        plain = brought(pump.live.structure, values)
+        plain = brought(pump.live.structure, values, pump.live.state)
         await pump.submit(Write(signals=(name,), facts=plain, confidence=sure, absent_only=True, by=by))
         return (await self.context())[name]
 
@@ -258,11 +258,11 @@ class Case:
         another status, `InputRefusedError` where a failure goal still holds, and for a sub-case.
         """
         pump = await self._hub.pump_anew(self.id)
-        types, plain = pump.live.structure.types, dict[str, Plain]()
+        types, plain, owner = pump.live.structure.types, dict[str, Plain](), pump.live.state
         for name, value in (facts or {}).items():
             if name not in types:
                 raise InputRefusedError(f"case {self.id!r} knows no fact {name!r}; {did_you_mean(name, types)}")
-            plain[name] = types[name].accept(value, f"fact {name!r}")
+            plain[name] = types[name].accept(value, f"fact {name!r}", owner)
         await pump.submit(Unfault(facts=plain, retry=retry, by=by, reason=reason))
 
     async def reroute(self, binding: str, *, to: str, by: str = "user", reason: str = "") -> None:
@@ -356,7 +356,8 @@ def raise_outcome(state: CaseState) -> None:
 
 
 def _context(live: LiveCase) -> CaseContext:
-    return CaseContext(dict(live.state.facts), live.structure.types, live.state.version)
+    state = live.state
+    return CaseContext(dict(state.facts), live.structure.types, state.version, owner=state)
 
 
 def _quiet(live: LiveCase) -> tuple[CaseContext, Sequence[Child]] | None:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar, overload
 
 from casehub.errors import FactError, did_you_mean
 from casehub.events import ContextChanged
-from casehub.values import ABSENT, Absent, FactType, Plain
+from casehub.values import ABSENT, Absent, FactType, Owner, Plain
 
 T = TypeVar("T")
 D = TypeVar("D")
@@ -56,7 +56,7 @@ class CaseContext(Mapping[str, Any]):
     Besides names, types work as keys: `context[Risk]` is the fact of that type (or a subtype) that was written last.
     """
 
-    __slots__ = ("_facts", "_hidden", "_types", "version")
+    __slots__ = ("_facts", "_hidden", "_owner", "_types", "version")
 
     def __init__(
         self,
@@ -64,10 +64,12 @@ class CaseContext(Mapping[str, Any]):
         types: Mapping[str, FactType] | None = None,
         version: int = 0,
         hidden: frozenset[str] = frozenset(),
+        owner: Owner | None = None,
     ) -> None:
         self._facts = facts
         self._types: Mapping[str, FactType] = types if types is not None else {}
         self._hidden = hidden
+        self._owner = owner
         self.version = version
 
     @overload
@@ -132,7 +134,7 @@ class CaseContext(Mapping[str, Any]):
 
     def hiding(self, *names: str) -> CaseContext:
         """A child view without these facts. What its parent hides stays hidden in it."""
-        return CaseContext(self._facts, self._types, self.version, self._hidden | frozenset(names))
+        return CaseContext(self._facts, self._types, self.version, self._hidden | frozenset(names), self._owner)
 
     def _latest(self, kind: type) -> Fact | None:
         found = [fact for fact in self.facts() if self._is_a(fact, kind)]
@@ -147,7 +149,7 @@ class CaseContext(Mapping[str, Any]):
     def _value(self, fact: Fact) -> Any:
         if fact.value is ABSENT:
             raise FactError(f"fact {fact.name!r} is deleted and has no value")
-        return self._types.get(fact.name, _ANY).restore(fact.value, fact.name)
+        return self._types.get(fact.name, _ANY).restore(fact.value, fact.name, self._owner)
 
 
 def _stamp(fact: Fact) -> int:

@@ -101,9 +101,9 @@ class DeadLetters:
         binding does not read, `FactError` for one that does not fit its type.
         """
         pump = await self._hub.pump(case_of(id))
-        types = pump.live.structure.types
+        types, owner = pump.live.structure.types, pump.live.state
         plain: dict[str, Plain] = {
-            name: types[name].accept(value, f"fact {name!r}") if name in types else None  # refused by its name
+            name: types[name].accept(value, f"fact {name!r}", owner) if name in types else None  # refused by its name
             for name, value in (facts or {}).items()
         }
         await pump.submit(RetryLetter(activation=ActivationId(id), facts=plain, by=by, reason=reason))

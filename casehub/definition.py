@@ -23,6 +23,7 @@ from casehub.goals import Goal, GoalExpression, Milestone, as_expression
 from casehub.humantask import HumanTask
 from casehub.policies import UNREPEATED, Budget, Limits, PolicyOptions
 from casehub.sentry import Guard
+from casehub.serialized import FactSerializer, Upcast
 from casehub.stage import Stage, StageFault
 from casehub.subcase import Rest, SubCase, is_several
 from casehub.wiring import WiringError, namespace_of_caller
@@ -31,6 +32,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 C = TypeVar("C", bound=Callable[..., Mapping[str, Any] | Sequence[Mapping[str, Any]]])
 H = TypeVar("H", bound=Callable[..., HumanTask[Any]])
 T = TypeVar("T")
+U = TypeVar("U", bound=Callable[[Any], Any])
 
 
 class CaseDefinition(Declarations):
@@ -46,6 +48,7 @@ class CaseDefinition(Declarations):
     - `strict=False` lets a definition build although a fact that it reads is written by nobody.
     - `protected`: facts that clearing the context leaves.
     - `budget`, `limits`: bounds of one case; `compensation`: when it undoes what it did.
+    - `serializers`: how some of its facts are stored, before those of the hub (see `casehub.serialized`).
     """
 
     def __init__(
@@ -65,6 +68,7 @@ class CaseDefinition(Declarations):
         protected: Iterable[str] = (),
         strict: bool = True,
         title: str = "",
+        serializers: Sequence[FactSerializer] = (),
     ) -> None:
         super().__init__()
         self.name = name
@@ -80,6 +84,8 @@ class CaseDefinition(Declarations):
         self.compensation = compensation or Compensation()
         self.protected = frozenset(protected)
         self.strict = strict
+        self.serializers = tuple(serializers)
+        self.upcasts: dict[str, Upcast] = {}
         self.sub_cases: dict[str, CaseDefinition] = {}
         self.done_when = None if done_when is None else self._guard("done_when", done_when, namespace_of_caller())
 
@@ -309,6 +315,18 @@ class CaseDefinition(Declarations):
         """
         self.activities.append(activity_of(name, signal, worker, value, transition))
 
+    def upcast(self, fact: str) -> Callable[[U], U]:
+        """Declare a function that makes of a value as it was once stored one that the fact's type reads.
+
+        It is asked where what is stored does not fit the type any more, with the plain value. What is stored stays.
+        """
+
+        def declare(function: U) -> U:
+            self.upcasts[fact] = function
+            return function
+
+        return declare
+
     def flag(self, fact: str) -> None:
         """Name a fact, written by a worker, that marks a case for somebody's attention: summaries name these cases."""
         self.flags.append(fact)
@@ -332,7 +350,7 @@ class CaseDefinition(Declarations):
         """The worker that starts a sub-case an element, each worked by this one. Raises `WiringError`."""
         part = CaseDefinition(f"{self.name}.{worker.name}", at_quiescence=True)
         starter = whole(worker, each, part.name)
-        part.resources, part.returned = self.resources, self.returned
+        part.resources, part.returned, part.serializers = self.resources, self.returned, self.serializers
         part._declare(replace(worker, capability=""), None, (), of_an_element(worker, policy), namespace)
         self.sub_cases[part.name] = part
         return starter

@@ -33,6 +33,7 @@ from casehub.spi import Answer, DueTimer, KeepsAgenda, LoopControl, WorksStages
 from casehub.state import CaseState
 from casehub.structure import Structure, started_with
 from casehub.timeline import Moment, Timeline
+from casehub.values import OwnerId
 from casehub.view import CaseView
 
 WINDOW: Final = 1_024
@@ -241,7 +242,9 @@ class Feed:
     def _begin(self, lane: _Lane, moment: Moment) -> Entry:
         structure = self._timeline.structure
         try:
-            facts = started_with(structure, self._timeline.inputs.get(moment.case, {}))
+            facts = started_with(
+                structure, self._timeline.inputs.get(moment.case, {}), OwnerId(lane.case, self._hub.tenant)
+            )
         except CaseHubError as error:
             raise InputRefusedError(f"case {moment.case!r} of the log cannot start: {error}") from error
         lane.pump = self._hub.begin(structure.name, lane.case)
@@ -256,7 +259,8 @@ class Feed:
         try:
             value = meaning.value(event)
             if meaning.signal:
-                facts = {meaning.signal: meaning.plain(value, f"fact {meaning.signal!r}")}
+                owner = OwnerId(moment.case, self._hub.tenant)
+                facts = {meaning.signal: meaning.plain(value, f"fact {meaning.signal!r}", owner)}
                 return Write(signals=(meaning.signal,), facts=facts, notes=(note,), by=note.by, at=moment.at)
         except Exception as error:  # value= is the user's, and a log may hold anything
             known = isinstance(error, CaseHubError)

@@ -36,11 +36,12 @@ from casehub.query import CaseQuery, CaseSummary, EventLog, check_kinds
 from casehub.residents import Residents
 from casehub.resources import Opener
 from casehub.retention import KEEP, Keeper, Retention, retiring
+from casehub.serialized import FactSerializer
 from casehub.spi import CaseStore, Clock, Executor, LoopControl
 from casehub.structure import Structure, link, started_with, with_sub_cases
 from casehub.subscribers import Handler, Subscriber
 from casehub.validation import build
-from casehub.values import apart
+from casehub.values import OwnerId, apart
 from casehub.worklist import Worklist
 
 E = TypeVar("E", bound=Event)
@@ -60,6 +61,7 @@ class CaseHub:
     - `resources`: values for openers declared by `definition.resource`, instead of opening them.
     - `resident`: how many cases that wait for somebody stay in memory; `linger`: how long they do.
     - `retention`: how long cases are kept after their end; None: for ever.
+    - `serializers`: how facts are stored that are not to be JSON, asked in order (see `casehub.serialized`).
     - `resume=False`: work only the cases that this hub starts or is asked for, not what else is open in the store.
 
     The constructor does no I/O. Raises `DefinitionError` for a definition that can never work.
@@ -79,9 +81,10 @@ class CaseHub:
         linger: Duration = "1m",
         resume: bool = True,
         retention: Retention | None = KEEP,
+        serializers: Sequence[FactSerializer] = (),
     ) -> None:
         self.definitions = with_sub_cases(definitions)
-        self.structures = {name: build(each) for name, each in self.definitions.items()}
+        self.structures = {name: build(each, serializers) for name, each in self.definitions.items()}
         link(self.structures)
         self._parts = Composition(
             definitions=self.definitions,
@@ -184,10 +187,10 @@ class CaseHub:
         """
         structure = self._structure(definition)
         values, sure = apart({**(given or {}), **facts})
-        plain = started_with(structure, values)
         case = new_case_id() if case_id is None else CaseId(case_id)
         if not is_case_id(case):
             raise InputRefusedError(f"case_id {case!r} is no id; use printable characters other than '/' and '@'")
+        plain = started_with(structure, values, OwnerId(case, self.tenant))
         await self._residents_now.start(
             case, structure, Start(facts=plain, confidence=sure, by=by), fresh=case_id is None
         )

@@ -3,18 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
+from casehub.errors import FactError
 from casehub.lifecycle import ActivationStatus
+from casehub.plain import TAG
 from casehub.state import CaseState
 from casehub.structure import Structure
+from casehub.values import FactType
+
+_UNKNOWN: Final = FactType()
+"""Of a fact that the definition does not know any more."""
 
 
 def why_parked(state: CaseState, structure: Structure) -> str:
     """Why a case cannot be worked by a definition, and what to do; empty where it can, or has ended."""
     missing = [] if state.status.ended else list(_gone(state, structure))
     if not missing:
-        return ""
+        return "" if state.status.ended else _unreadable(state, structure)
     return f"its definition has changed and lacks {', '.join(missing)}, which is in flight; bring that back"
+
+
+def _unreadable(state: CaseState, structure: Structure) -> str:
+    """Why what a serializer stored cannot be read: it, or its key, is not there, or somebody has changed the log."""
+    for fact in state.facts.values():
+        if type(fact.value) is dict and TAG in fact.value:
+            try:
+                structure.types.get(fact.name, _UNKNOWN).restore(fact.value, fact.name, state)
+            except FactError as error:
+                return str(error)
+    return ""
 
 
 def _gone(state: CaseState, structure: Structure) -> Iterator[str]:

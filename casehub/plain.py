@@ -27,6 +27,9 @@ MAX_SIZE: Final = 1_048_576
 MAX_ITEMS: Final = 65_536
 """Most items of the lists and objects of a value, together: what the event loop can take in at once."""
 
+TAG: Final = "$serializer"
+"""The key that marks a stored value as what a serializer made of one; see `casehub.serialized`."""
+
 _LARGE: Final = f"larger than {MAX_SIZE:,} characters; store it elsewhere and keep a reference"
 _MANY: Final = f"larger than {MAX_ITEMS:,} items, or a cycle; store it elsewhere and keep a reference"
 

@@ -29,9 +29,10 @@ class Facts(Protocol):
 class StateFacts:
     """The facts and milestones of a state as sentries read them."""
 
-    __slots__ = ("_facts", "_milestones")
+    __slots__ = ("_facts", "_milestones", "_state")
 
     def __init__(self, state: CaseState) -> None:
+        self._state = state
         self._facts = state.facts
         self._milestones = state.milestones
 
@@ -43,7 +44,7 @@ class StateFacts:
         fact = self._facts.get(parameter.target)
         if fact is None or fact.value is ABSENT or fact.hidden:
             return ABSENT
-        return parameter.type.restore(fact.value, fact.name)
+        return parameter.type.restore(fact.value, fact.name, self._state)
 
     def reached(self, milestone: str) -> bool:
         found = self._milestones.get(milestone)
@@ -250,6 +251,11 @@ class Predicate(Sentry):
                 raise WiringError(
                     f"the parameter {parameter.name!r} of the condition {self} stands for no fact",
                     "let a worker look at it and write what it finds",
+                )
+            if parameter.type.loads:
+                raise WiringError(
+                    f"the condition {self} reads {parameter.fact!r}, whose value is kept elsewhere, and a condition waits for nothing",
+                    f"ask for its key ({parameter.name}: Reference[...]), or let a worker write what it finds",
                 )
         return Predicate(self.function, parameters)
 

@@ -8,11 +8,11 @@ from typing import Any, cast
 from casehub.errors import FactError, InputRefusedError, LimitError, did_you_mean
 from casehub.inputs import Write
 from casehub.structure import Structure
-from casehub.values import Plain, apart, snake_case
+from casehub.values import Owner, Plain, apart, snake_case
 
 
-def signalled(structure: Structure, what: Any, facts: Mapping[str, Any]) -> Write:
-    """What a signal writes: the facts that it brings, made plain, and the signals that it is."""
+def signalled(structure: Structure, what: Any, facts: Mapping[str, Any], owner: Owner) -> Write:
+    """What a signal to a case, `owner`, writes: the facts that it brings, made plain, and the signals that it is."""
     given: dict[str, Any] = dict(facts)
     bare: tuple[str, ...] = ()
     kind_of_it: type[Any] = apart({"": what})[0][""].__class__
@@ -33,17 +33,17 @@ def signalled(structure: Structure, what: Any, facts: Mapping[str, Any]) -> Writ
             "a signal brings something: give facts by name, a mapping, or an object of a declared type"
         )
     values, sure = apart(given)
-    return Write(signals=(*bare, *given), facts=brought(structure, values), confidence=sure)
+    return Write(signals=(*bare, *given), facts=brought(structure, values, owner), confidence=sure)
 
 
-def brought(structure: Structure, facts: Mapping[str, Any]) -> dict[str, Plain]:
+def brought(structure: Structure, facts: Mapping[str, Any], owner: Owner) -> dict[str, Plain]:
     plain: dict[str, Plain] = {}
     for name, value in facts.items():
         kind = structure.brought.get(name)
         if kind is None and (structure.definition.strict or name not in structure.types):
             raise _unheard(structure, name)
         try:
-            plain[name] = (kind or structure.types[name]).accept(value, f"fact {name!r}")
+            plain[name] = (kind or structure.types[name]).accept(value, f"fact {name!r}", owner)
         except (FactError, LimitError) as error:
             raise InputRefusedError(str(error)) from None
     return plain

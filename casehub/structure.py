@@ -5,7 +5,7 @@ The index from a fact to what reads it is why a change costs what it touches and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any, NotRequired, Required, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -27,8 +27,9 @@ from casehub.goals import Goal, GoalExpression, Milestone
 from casehub.policies import Quarantine, Refire
 from casehub.schedule import Schedule
 from casehub.sentry import Present, Sentry, milestones_in
+from casehub.serialized import FactSerializer, Lenses
 from casehub.stage import Stage, parents
-from casehub.values import ABSENT, FactType, Plain
+from casehub.values import ABSENT, FactType, Owner, Plain
 from casehub.versions import version_of
 from casehub.wiring import Source, Wires, WiringError
 
@@ -93,15 +94,21 @@ class Structure:
         return tuple(binding for binding in self.bindings.values() if fact in binding.writes)
 
 
-def structure_of(definition: CaseDefinition, execution: type, view: type) -> tuple[Structure, list[Problem]]:
+def structure_of(
+    definition: CaseDefinition, execution: type, view: type, serializers: Sequence[FactSerializer] = ()
+) -> tuple[Structure, list[Problem]]:
     """The structure of a definition, and what is wrong with its wiring.
 
-    `execution` and `view`: the classes of the engine's own objects that a parameter may ask for.
+    `execution` and `view`: the classes of the engine's own objects that a parameter may ask for. Raises `SettingsError`
+    for serializers that cannot be told apart.
     """
     problems: list[Problem] = []
     inputs = _model_fields(definition.inputs)
-    types = _fact_types(definition, inputs, problems)
-    wires = Wires(types, {name: offered for name, (offered, _) in definition.resources.items()}, execution, view)
+    lenses = Lenses((*definition.serializers, *serializers), definition.upcasts)
+    types = _fact_types(definition, inputs, problems, lenses)
+    wires = Wires(
+        types, {name: offered for name, (offered, _) in definition.resources.items()}, execution, view, lenses.lens
+    )
     served = [
         replace(binding, workers=tuple(_wire_worker(worker, wires, problems) for worker in binding.workers))
         for binding in definition.bindings
@@ -187,6 +194,7 @@ def _fact_types(
     definition: CaseDefinition,
     inputs: Mapping[str, tuple[Any, bool]],
     problems: list[Problem],
+    lenses: Lenses,
     around: tuple[CaseDefinition, ...] = (),
 ) -> dict[str, FactType]:
     """The type of each fact that somebody declares: writers first, then inputs, signals and external facts.
@@ -210,7 +218,7 @@ def _fact_types(
         distinct = [each for place, each in enumerate(found) if each not in found[:place]]
         union: Any = Any if Any in distinct else Union[tuple(distinct)]  # noqa: UP007 - built from parts at run time
         try:
-            types[name] = FactType(union)
+            types[name] = lenses.lens(name, union)
         except FactError as error:
             problems.append(Problem(f"fact {name!r}", str(error), "or return a plain value"))
             types[name] = FactType()
@@ -225,7 +233,7 @@ def _returned(definition: CaseDefinition, worker: Worker, around: tuple[CaseDefi
     child = definition.sub_cases[spec.definition]
     if spec.takes is None or child in around:
         return Any
-    kind = _fact_types(child, _model_fields(child.inputs), [], around).get(spec.takes)
+    kind = _fact_types(child, _model_fields(child.inputs), [], Lenses(), around).get(spec.takes)
     annotation: Any = Any if kind is None else kind.annotation
     return list[annotation] if spec.several else annotation
 
@@ -303,9 +311,18 @@ def _wire_worker(worker: Worker, wires: Wires, problems: list[Problem]) -> Worke
                 Problem(f"worker {worker.name!r}", f"parameter {parameter.name!r}: {error}", "or wire it as a resource")
             )
             parameters.append(replace(parameter, target=parameter.name))
+    loads = tuple(parameter.name for parameter in parameters if parameter.type.loads)
+    if loads and not worker.runs:
+        problems.append(
+            Problem(
+                f"worker {worker.name!r}",
+                f"its function is called within a turn, and {', '.join(loads)} would have to be fetched",
+                "ask for the key, as Reference[...]",
+            )
+        )
     looks_in = any(parameter.source in (Source.EXECUTION, Source.VIEW) for parameter in parameters)
     looks_in = looks_in or (performer is not None and performer.looks_in)
-    return replace(worker, parameters=tuple(parameters), looks_in=looks_in, performer=performer)
+    return replace(worker, parameters=tuple(parameters), looks_in=looks_in, loads=loads, performer=performer)
 
 
 def _sentry(sentry: Sentry, wires: Wires, subject: str, problems: list[Problem]) -> Sentry:
@@ -333,8 +350,8 @@ def _goal(goal: Goal, wires: Wires, problems: list[Problem]) -> Goal:
     return replace(goal, when=_sentry(goal.when, wires, f"goal {goal.name!r}", problems))
 
 
-def started_with(structure: Structure, facts: Mapping[str, Any]) -> dict[str, Plain]:
-    """The facts that a case starts with, made plain, an inputs model's defaults among them.
+def started_with(structure: Structure, facts: Mapping[str, Any], owner: Owner) -> dict[str, Plain]:
+    """The facts that a case, `owner`, starts with, made plain, an inputs model's defaults among them.
 
     Raises `InputRefusedError` for a missing or an unknown one, and for one that does not fit its type.
     """
@@ -364,6 +381,6 @@ def started_with(structure: Structure, facts: Mapping[str, Any]) -> dict[str, Pl
             f"definition {structure.name!r} needs the input {', '.join(map(repr, missing))}; give it to start"
         )
     try:
-        return {name: structure.types[name].accept(value, f"input {name!r}") for name, value in given.items()}
+        return {name: structure.types[name].accept(value, f"input {name!r}", owner) for name, value in given.items()}
     except (FactError, LimitError) as error:
         raise InputRefusedError(str(error)) from None

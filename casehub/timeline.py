@@ -14,7 +14,7 @@ from casehub.activities import Activity, Filling, LoggedEvent, LoggedTrace, Valu
 from casehub.envelope import is_case_id
 from casehub.errors import LimitError, SettingsError, did_you_mean
 from casehub.structure import Structure
-from casehub.values import FactType, Plain
+from casehub.values import FactType, Owner, Plain
 
 MOST_EVENTS: Final = 1_000_000
 """Most events of one replay: they are held in memory to put them in order, about 2 KiB each."""
@@ -31,7 +31,7 @@ class Meaning:
 
     label: str
     value: Value
-    plain: Callable[[object, str], Plain] = FactType().accept
+    plain: Callable[[object, str, Owner], Plain] = FactType().accept
     signal: str = ""
     binding: str = ""
     worker: str = ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from difflib import get_close_matches
 from typing import Any
 
@@ -13,6 +13,7 @@ from casehub.definition import CaseDefinition
 from casehub.errors import DefinitionError, Problem, did_you_mean
 from casehub.policies import Refire
 from casehub.sentry import Sentry, milestones_in
+from casehub.serialized import FactSerializer
 from casehub.stage import cycles
 from casehub.structure import Structure, structure_of
 from casehub.triggers import known_facts, occasions, schedules
@@ -26,9 +27,9 @@ SLIP = 0.8
 """How alike two names must be for one to be taken for a slip of the other."""
 
 
-def build(definition: CaseDefinition) -> Structure:
-    """The structure of a definition that can work. Raises `DefinitionError` with everything that cannot."""
-    structure, problems = structure_of(definition, WorkerExecution, CaseView)
+def build(definition: CaseDefinition, serializers: Sequence[FactSerializer] = ()) -> Structure:
+    """The structure of a definition that can work, whose own serializers come before the others. Raises `DefinitionError` with everything that cannot."""
+    structure, problems = structure_of(definition, WorkerExecution, CaseView, serializers)
     found = [*definition.problems, *problems]
     for check in _CHECKS:
         found.extend(check(structure))

@@ -9,11 +9,11 @@ read is never shared with what is stored, and nothing in a log names a class.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from types import NoneType, UnionType
-from typing import Annotated, Any, Final, Generic, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, Final, Generic, Protocol, TypeVar, Union, get_args, get_origin
 
 from pydantic import PydanticSchemaGenerationError, PydanticUserError, TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError, to_json
@@ -21,8 +21,8 @@ from pydantic_core import PydanticSerializationError, to_json
 from casehub.errors import FactError, did_you_mean
 from casehub.plain import MAX_DEPTH as MAX_DEPTH  # noqa: PLC0414 - what a fact's value may be is asked of this module
 from casehub.plain import MAX_SIZE as MAX_SIZE  # noqa: PLC0414
+from casehub.plain import TAG, check_size
 from casehub.plain import Plain as Plain  # noqa: PLC0414
-from casehub.plain import check_size
 from casehub.plain import copy as copy  # noqa: PLC0414
 from casehub.plain import plain as plain  # noqa: PLC0414
 from casehub.plain import same as same  # noqa: PLC0414
@@ -88,18 +88,52 @@ def without_confidence(annotation: Any) -> Any:
     return annotation
 
 
+JSON: Final = "json"
+"""The name under which a value of a user's own is stored that looks like what a serializer makes."""
+
+
+class Owner(Protocol):
+    """Whose a fact is: a case of a tenant."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def tenant(self) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerId:
+    """A case by its id, where nothing else of it is at hand."""
+
+    id: str
+    tenant: str
+
+
+def tagged(name: str, form: Plain) -> Plain:
+    """What a serializer of this name made, as it is stored."""
+    return {TAG: name, "value": form}
+
+
+def shown(value: Any) -> Any:
+    """A stored value for people: one that only looks like a serializer's is as its author wrote it, others are as they are."""
+    return value["value"] if type(value) is dict and value.get(TAG) == JSON else value
+
+
 class FactType:
     """The type of one fact, or of one reader of it: makes its values plain and brings them back.
 
     `annotation` is any type that pydantic can take: builtins and their generics, dataclasses, models, `Literal`,
     enumerations, `datetime`, `Decimal`, unions. `Any` (and `object`) means plain values as they are.
+    `upcast` is asked about a stored value that does not fit it. `loads`: what `restore` gives is to be opened first.
     Raises `FactError` when pydantic cannot take it.
     """
 
-    __slots__ = ("_adapter", "_exact", "_schema", "annotation")
+    __slots__ = ("_adapter", "_exact", "_schema", "annotation", "upcast")
+    loads: bool = False
 
     def __init__(self, annotation: Any = Any) -> None:
         self.annotation = annotation
+        self.upcast: Callable[[Any], Any] | None = None
         self._exact = annotation if annotation in _SCALARS else None
         self._adapter: TypeAdapter[Any] | None = None
         self._schema: dict[str, Any] | None = None
@@ -109,14 +143,28 @@ class FactType:
             except (PydanticSchemaGenerationError, PydanticUserError) as error:
                 raise FactError(
                     f"type {type_name(annotation)} cannot be stored ({str(error).splitlines()[0]}); use a dataclass, "
-                    "a pydantic model or a type that pydantic knows"
+                    "a pydantic model or a type that pydantic knows; share what is open in this process alone with "
+                    "@definition.resource, or give CaseHub a serializer for it"
                 ) from None
 
     def __repr__(self) -> str:
         return f"FactType({type_name(self.annotation)})"
 
-    def normalise(self, value: object, where: str) -> Plain:
-        """The plain form of `value`, proved to come back equal. Raises `FactError` or `LimitError` naming `where`."""
+    def seen_as(self, annotation: Any) -> FactType:
+        """The same fact as a reader with this annotation gets it; `Plain`: its JSON."""
+        if annotation is Plain:
+            return FactType()
+        seen = FactType(annotation)
+        seen.upcast = self.upcast
+        return seen
+
+    # ---- to what is stored
+
+    def normalise(self, value: object, where: str, owner: Owner | None = None) -> Plain:
+        """What is stored of `value`, proved to come back equal. Raises `FactError` or `LimitError` naming `where`.
+
+        `owner`: whose fact it is; a serializer wants to know.
+        """
         exact = self._exact
         if exact is not None:
             if type(value) is exact or (exact is float and type(value) is int):
@@ -125,7 +173,8 @@ class FactType:
                 f"{where}: {_shown(value)} is {type(value).__name__}, and the fact's type is {exact.__name__}"
             )
         if self._adapter is None:
-            return plain(value, where)
+            form = plain(value, where)
+            return tagged(JSON, form) if type(form) is dict and TAG in form else form
         try:
             # Not `dump_python` and `validate_json`: they do no more than this, and half the time goes to doing it.
             adapter = self._adapter
@@ -141,31 +190,77 @@ class FactType:
                 f"{where}: {_shown(value)} would come back from the store as {_shown(back)}; "
                 f"annotate the fact so that {type_name(self.annotation)} keeps everything"
             )
-        return form
+        return tagged(JSON, form) if type(form) is dict and TAG in form else form
 
-    def restore(self, value: Plain, fact: str) -> Any:
-        """A fresh object for a plain value of a fact. Raises `FactError` when what is stored does not fit the type."""
-        if self._adapter is None:
-            if type(value) in _SCALARS:
-                return value
-            return copy(value)
-        try:
-            return self._adapter.validator.validate_json(to_json(value))
-        except ValidationError as error:
-            raise FactError(
-                f"fact {fact!r}: the stored value {_shown(value)} does not fit {type_name(self.annotation)}: {_first(error)}"
-            ) from None
-
-    def accept(self, value: object, where: str) -> Plain:
-        """The plain form of a value from outside (a signal, an input): text such as dates and numbers is converted."""
+    def accept(self, value: object, where: str, owner: Owner | None = None) -> Plain:
+        """What is stored of a value from outside (a signal, an input): text such as dates and numbers is converted."""
         if self._adapter is None:
             return self.normalise(value, where)
         try:
+            check_size(value, where)
             return self.normalise(self._adapter.validate_python(value), where)
         except ValidationError as error:
             raise FactError(
                 f"{where}: {_shown(value)} does not fit {type_name(self.annotation)}: {_first(error)}"
             ) from None
+
+    def from_json(self, value: Plain, where: str, owner: Owner | None = None) -> Plain:
+        """What is stored of a value whose JSON this is. Raises `FactError` when it does not fit the type."""
+        return self.normalise(self._read(value, where), where)
+
+    # ---- and back
+
+    def restore(self, value: Plain, fact: str, owner: Owner | None = None) -> Any:
+        """A fresh object for what is stored of a fact. Raises `FactError` when that does not fit the type."""
+        if type(value) is dict and TAG in value:
+            name = value[TAG]
+            if value.keys() != {TAG, "value"} or type(name) is not str:
+                raise FactError(f"fact {fact!r}: what is stored, {_shown(value)}, is nothing that a serializer made")
+            return (
+                self._serialised(name, value["value"], fact, owner)
+                if name != JSON
+                else self._read(value["value"], fact)
+            )
+        if type(value) is self._exact or (self._adapter is None and type(value) in _SCALARS and self._exact is None):
+            return value
+        return self._read(value, fact)
+
+    def as_json(self, value: Plain, fact: str, owner: Owner | None = None) -> Plain:
+        """The JSON of what is stored of a fact, for who reads it without its type."""
+        return copy(shown(value))
+
+    def alike(self, one: Plain, other: Plain, owner: Owner | None = None) -> bool:
+        """Whether two stored values that are not the same stand for one."""
+        return False
+
+    def _serialised(self, name: str, form: Plain, fact: str, owner: Owner | None) -> Any:
+        """The value of what a serializer made; here there is none."""
+        raise FactError(
+            f"fact {fact!r} was stored by serializer {name!r}, and none is registered; give it to CaseHub(serializers=[...])"
+        )
+
+    def _read(self, value: Plain, fact: str) -> Any:
+        try:
+            return self._validated(value)
+        except (ValidationError, FactError) as error:
+            problem = _first(error)
+        try:
+            if self.upcast is not None:
+                return self._validated(plain(self.upcast(copy(value)), f"fact {fact!r}"))
+        except Exception as error:  # it is user code
+            problem += f"; nor does what its upcast makes of it: {_first(error)}"
+        raise FactError(
+            f"fact {fact!r}: the stored value {_shown(value)} does not fit {type_name(self.annotation)}: {problem}"
+        )
+
+    def _validated(self, value: Plain) -> Any:
+        """An object of the type for its JSON. Raises `ValidationError`, or `FactError` for a scalar of another type."""
+        if self._adapter is not None:
+            return self._adapter.validator.validate_json(to_json(value))
+        exact = self._exact
+        if exact is None or type(value) is exact or (exact is float and type(value) is int):
+            return copy(value)
+        raise FactError(f"it is {type(value).__name__}")
 
     def misfits(self, value: object) -> dict[str, str]:
         """What keeps a value from outside from being accepted, by the path to it (`address.city`), all of it.

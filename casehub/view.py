@@ -88,7 +88,7 @@ class CaseView:
     @property
     def context(self) -> CaseContext:
         """The facts."""
-        return CaseContext(self._facts, self._types, self.version)
+        return CaseContext(self._facts, self._types, self.version, owner=self._state)
 
     @property
     def log(self) -> CaseLog:

@@ -12,9 +12,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
-from typing import Any, get_type_hints
+from typing import Any, Final, get_type_hints
 
 from casehub.values import FactType, Plain, is_builtin, without_confidence, without_none
+
+_PLAIN: Final = without_none(Plain)
 
 
 class Source(StrEnum):
@@ -103,12 +105,16 @@ def _annotated(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @dataclass(frozen=True, slots=True)
 class Wires:
-    """What there is to wire to: facts and resources by name, and the types that stand for the engine's own objects."""
+    """What there is to wire to: facts and resources by name, and the types that stand for the engine's own objects.
+
+    `lens`: the type of a fact that nobody declares.
+    """
 
     facts: Mapping[str, FactType]
     resources: Mapping[str, Any]
     execution: type
     view: type
+    lens: Callable[[str, Any], FactType] = lambda fact, annotation: FactType(annotation)
 
     def wire(self, parameter: Parameter) -> Parameter:
         """The parameter with its source found. Raises `WiringError` when two candidates fit by type."""
@@ -135,14 +141,19 @@ class Wires:
 
     def _lens(self, fact: str, annotation: Any) -> FactType:
         """The narrower of what the fact is and what its reader asks for."""
-        if annotation is Plain:
-            return FactType()  # as it is stored
+        if annotation == _PLAIN:  # as it is once `None` has been taken out
+            annotation = Plain
         declared = self.facts.get(fact)
-        if declared is None or annotation is Any:
-            return declared or FactType(annotation)
-        if declared.annotation == annotation or (isinstance(annotation, type) and declared.is_a(annotation)):
+        if declared is None:
+            declared = self.lens(fact, Any if annotation is Plain else annotation)
+            return declared.seen_as(Plain) if annotation is Plain else declared
+        if (
+            annotation is Any
+            or declared.annotation == annotation
+            or (isinstance(annotation, type) and declared.is_a(annotation))
+        ):
             return declared
-        return FactType(annotation)
+        return declared.seen_as(annotation)
 
 
 def _offers(offered: Any, wanted: Any) -> bool:

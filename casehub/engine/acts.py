@@ -61,7 +61,7 @@ def _begin(pump: Working, event: WorkerExecutionStarted, work: list[Work]) -> No
     # What it sees is what is committed, whatever comes before it runs.
     view = live.view(pump.runtime.bus.position) if worker.looks_in else None
     questions = Questions(activation, pump.submit, pump.waiters.wake) if worker.looks_in else None
-    attempt = Attempt(activation, binding, worker, pump.runtime.wheel, view, questions)
+    attempt = Attempt(activation, binding, worker, pump.runtime.wheel, view, questions, live.state)
     pump.attempts[activation.id] = attempt
     work.append(attempt)
 

@@ -18,6 +18,7 @@ from casehub.engine.limits import left_over
 from casehub.errors import Declined, FactError, LimitError, Permanent, SubCaseError
 from casehub.events import (
     ActivationId,
+    CaseId,
     Event,
     TimerCancelled,
     TimerFired,
@@ -34,7 +35,7 @@ from casehub.structure import Structure, started_with
 from casehub.subcase import Rest, SubCase, child_id, depth_of
 from casehub.subcase_events import SubCaseCancelled, SubCaseEnded, SubCaseStarted
 from casehub.subcases import Child
-from casehub.values import ABSENT, Plain
+from casehub.values import ABSENT, OwnerId, Plain
 
 EXPIRY: Final = "sub-cases-expiry"
 
@@ -57,14 +58,14 @@ def _started(
     activation = state.activations[event.activation]
     result = Returned(activation=activation.id, attempt=event.attempt, at=event.at)
     try:
-        starts = _starts(state, structure, activation, worker, spec)
+        starts = _starts(state, structure, activation, worker, spec, event.attempt)
     except Exception as error:  # it is user code
         yield from failed(state, NO_SEED, binding, activation, result, error, permanent=True)
         return
     budget = left_over(state, structure, binding)
-    for number, facts in enumerate(starts, 1):
+    for child, facts in starts.items():
         yield SubCaseStarted(
-            child=child_id(activation.id, event.attempt, number if spec.several else None),
+            child=child,
             binding=binding.name,
             activation=activation.id,
             child_definition=spec.definition,
@@ -80,8 +81,8 @@ def _started(
 
 
 def _starts(
-    state: CaseState, structure: Structure, activation: Activation, worker: Worker, spec: SubCase
-) -> list[Mapping[str, Plain]]:
+    state: CaseState, structure: Structure, activation: Activation, worker: Worker, spec: SubCase, attempt: int
+) -> dict[CaseId, Mapping[str, Plain]]:
     """The facts that each sub-case starts with."""
     limit = structure.definition.limits.depth
     if depth_of(state.id) >= limit:
@@ -92,7 +93,7 @@ def _starts(
     for parameter in worker.parameters:
         fact = activation.facts.get(parameter.target)
         if fact is not None and not fact.hidden and fact.value is not ABSENT:
-            arguments[parameter.name] = parameter.type.restore(fact.value, f"fact {fact.name!r}")
+            arguments[parameter.name] = parameter.type.restore(fact.value, fact.name, state)
     given: object = worker.function(**arguments)
     inputs: Sequence[object] = [given]
     if spec.several:
@@ -102,11 +103,12 @@ def _starts(
     if len(inputs) < (spec.need or 0):
         raise Permanent(f"{spec.need} sub-cases have to complete, and there are {len(inputs)}")
     child = structure.children[spec.definition]
-    found: list[Mapping[str, Plain]] = []
-    for each in inputs:
+    found: dict[CaseId, Mapping[str, Plain]] = {}
+    for number, each in enumerate(inputs, 1):
         if not isinstance(each, Mapping):
             raise FactError(f"sub-case {worker.name!r} gave {each!r:.200}; give its inputs as a mapping")
-        found.append(started_with(child, each))
+        id = child_id(activation.id, attempt, number if spec.several else None)
+        found[id] = started_with(child, each, OwnerId(id, state.tenant))
     return found
 
 
@@ -207,4 +209,4 @@ def _value(intake: Intake, spec: SubCase, takes: str, child: Child) -> object:
     if child.value is None:
         return None
     kind = intake.structure.children[spec.definition].types[takes]
-    return kind.restore(child.value, f"fact {takes!r} of sub-case {child.id!r}")
+    return kind.restore(child.value, takes, OwnerId(child.id, intake.state.tenant))

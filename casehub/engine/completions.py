@@ -7,14 +7,16 @@ from collections.abc import Iterator
 
 from casehub.activation import Activation
 from casehub.binding import Binding, Worker
+from casehub.context import Fact
 from casehub.engine.failures import failed
 from casehub.engine.results import Result, merged_confidence, result_of
 from casehub.errors import FactError
 from casehub.events import CompensationEnabled, ContextChanged, Event, WorkerExecutionCompleted
 from casehub.inputs import Returned
+from casehub.plain import TAG
 from casehub.state import CaseState
 from casehub.structure import Structure
-from casehub.values import ABSENT, Absent, Plain, copy, plain, same
+from casehub.values import ABSENT, Absent, Plain, plain, same
 
 
 def completed(
@@ -60,17 +62,20 @@ def _written(
                 f"worker {worker.name!r} wrote {name!r}, which its writes= does not name ({', '.join(worker.writes)}); add it"
             )
         kind, where = structure.types[name], f"fact {name!r} of worker {worker.name!r}"
-        mine: Plain | Absent = ABSENT if item is ABSENT else kind.normalise(item, where)
+        mine: Plain | Absent = ABSENT if item is ABSENT else kind.normalise(item, where, state)
         sure = result.sure.get(name)
         theirs = state.facts.get(name)
         if theirs is not None and theirs.stamp > activation.version:
-            merged = binding.policy.merge(ABSENT if theirs.value is ABSENT else copy(theirs.value), mine)
-            if merged is not mine and merged is not ABSENT:
-                sure = merged_confidence(merged, sure, theirs)
-                merged = kind.normalise(kind.restore(plain(merged, where), name), where)
-            mine = merged
+            there = ABSENT if theirs.value is ABSENT else kind.as_json(theirs.value, name, state)
+            here = ABSENT if mine is ABSENT else kind.as_json(mine, name, state)
+            merged = binding.policy.merge(there, here)
+            if merged is not here or not same(here, ABSENT if mine is ABSENT else kind.as_json(mine, name, state)):
+                if merged is not ABSENT:
+                    sure = merged_confidence(merged, there, sure, theirs)
+                    merged = kind.from_json(plain(merged, where), where, state)
+                mine = merged
         if mine is not ABSENT:
-            if not equal(state, name, mine, sure):
+            if not equal(state, structure, name, mine, sure):
                 facts[name] = mine
                 if sure is not None:
                     confidence[name] = sure
@@ -85,7 +90,19 @@ def visible(state: CaseState, name: str) -> bool:
     return fact is not None and fact.visible
 
 
-def equal(state: CaseState, name: str, value: Plain, confidence: float | None) -> bool:
+def equal(state: CaseState, structure: Structure, name: str, value: Plain, confidence: float | None) -> bool:
     """Whether a fact is that already, and as sure."""
     fact = state.facts.get(name)
-    return fact is not None and fact.visible and fact.confidence == confidence and same(fact.value, value)
+    return fact is not None and fact.confidence == confidence and unchanged(state, structure, fact, value)
+
+
+def unchanged(state: CaseState, structure: Structure, fact: Fact, value: Plain) -> bool:
+    """Whether what is to be stored is there already. A serializer may store one value in several ways."""
+    if not fact.visible:
+        return False
+    if same(fact.value, value):
+        return True
+    stored = fact.value
+    if type(value) is not dict or TAG not in value or isinstance(stored, Absent):
+        return False
+    return structure.types[fact.name].alike(stored, value, state)

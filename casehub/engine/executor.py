@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any
 
@@ -25,10 +26,11 @@ from casehub.gate import Planned
 from casehub.humantask import HumanTask
 from casehub.inputs import Returned
 from casehub.lifecycle import ActivationStatus
+from casehub.serialized import Deferred
 from casehub.spi import Executor
 from casehub.state import CaseState
 from casehub.task_events import HumanTaskEnded
-from casehub.values import ABSENT
+from casehub.values import ABSENT, Owner
 from casehub.view import CaseView, WorkerExecution
 from casehub.wiring import Source
 
@@ -65,7 +67,8 @@ class LocalExecutor:
 class Attempt:
     """One attempt that runs, or is about to. `called_off`: its result is not wanted any more.
 
-    `view`: of the case as it was committed with the attempt, for a worker that looks in; `questions`: what it asks of people.
+    `view`: of the case as it was committed with the attempt, for a worker that looks in; `questions`: what it asks of people;
+    `owner`: whose the facts are.
     """
 
     __slots__ = (
@@ -79,13 +82,14 @@ class Attempt:
         "expired",
         "id",
         "number",
+        "owner",
         "questions",
         "worker",
     )
 
     def __init__(
         self, activation: Activation, binding: Binding, worker: Worker, wheel: TimerWheel, view: CaseView | None,
-        questions: Questions | None = None,
+        questions: Questions | None = None, owner: Owner | None = None,
     ) -> None:  # fmt: skip
         self.activation = activation
         self.id = activation.id
@@ -97,6 +101,7 @@ class Attempt:
         self._scope: anyio.CancelScope | None = None
         self._alarm: Alarm | None = None
         self.questions = questions
+        self.owner = owner
         self._view = view
         self._wheel = wheel
 
@@ -138,9 +143,11 @@ class Attempt:
                 if execution is not None:
                     execution.deadline = self._wheel.clock.monotonic() + seconds
                     execution.beat = partial(self._beat, execution, seconds)
-            value = await executor.run(
-                worker.function, self._arguments(worker, resources, execution), is_async=worker.is_async, began=began
-            )
+            arguments = self._arguments(worker, resources, execution)
+            if worker.loads:
+                value = await with_loaded(worker, arguments, executor, began)
+            else:
+                value = await executor.run(worker.function, arguments, is_async=worker.is_async, began=began)
             if gate is not None and isinstance(value, Planned):
                 result.held = await risk_of(gate, value, self._wheel)
             result.value = value
@@ -172,13 +179,13 @@ class Attempt:
     ) -> dict[str, Any]:
         """A fresh object for each parameter, as the facts were when the activation was made."""
         arguments: dict[str, Any] = {}
-        facts = self.activation.facts
+        facts, owner = self.activation.facts, self.owner
         for parameter in worker.parameters:
             source = parameter.source
             if source is Source.FACT:
                 fact = facts.get(parameter.target)
                 if fact is not None and fact.value is not ABSENT and not fact.hidden:
-                    arguments[parameter.name] = parameter.type.restore(fact.value, fact.name)
+                    arguments[parameter.name] = parameter.type.restore(fact.value, fact.name, owner)
             elif source is Source.ACTION and self.activation.action is not None:
                 arguments[parameter.name] = parameter.type.restore(self.activation.action.value, "the planned action")
             elif source is Source.EXECUTION:
@@ -228,6 +235,17 @@ class Attempt:
         if self._alarm is not None:
             self._wheel.move(self._alarm, seconds)
             execution.deadline = self._alarm.at
+
+
+async def with_loaded(
+    worker: Worker, arguments: dict[str, Any], executor: Executor, began: Callable[[], None] | None
+) -> Any:
+    """Run a worker with what its references stand for, each fetched for this attempt and let go after it."""
+    async with AsyncExitStack() as stack:
+        for name in worker.loads:
+            if isinstance(reference := arguments.get(name), Deferred):
+                arguments[name] = await stack.enter_async_context(reference.opened())
+        return await executor.run(worker.function, arguments, is_async=worker.is_async, began=began)
 
 
 def answered(event: HumanTaskEnded, attempts: Mapping[ActivationId, Attempt], state: CaseState) -> ActivationId | None:

@@ -99,7 +99,7 @@ class Intake:
         hidden = tuple(name for name in input.hide if name in state.facts and not state.facts[name].hidden)
         shown = tuple(name for name in input.show if name in state.facts and state.facts[name].hidden)
         sure = input.confidence
-        changed = {name: value for name, value in facts.items() if not equal(self.state, name, value, sure.get(name))}
+        changed = {n: v for n, v in facts.items() if not equal(state, self.structure, n, v, sure.get(n))}
         deleted = [name for name in deleted if name not in facts]
         change = changed or deleted or hidden or shown
         heard = any(signal in self.structure.triggered_by_signal or signal not in facts for signal in input.signals)

@@ -10,13 +10,14 @@ from collections.abc import Iterator, Mapping
 
 from casehub.compensation import Undoable
 from casehub.engine.compensating import undo
+from casehub.engine.completions import unchanged
 from casehub.errors import CaseEndedError, IllegalTransitionError, InputRefusedError, did_you_mean
 from casehub.events import ActivationId, ContextChanged, DeadLetterDiscarded, DeadLetterRetried, Event
 from casehub.inputs import DiscardLetter, RetryLetter
 from casehub.lifecycle import CaseStatus
 from casehub.state import CaseState
 from casehub.structure import Structure
-from casehub.values import Plain, same
+from casehub.values import Plain
 
 
 def retried(state: CaseState, structure: Structure, input: RetryLetter) -> Iterator[Event]:
@@ -34,7 +35,7 @@ def retried(state: CaseState, structure: Structure, input: RetryLetter) -> Itera
             )
     undone = compensated(state, input.activation)
     yield DeadLetterRetried(binding=binding, activation=input.activation, reason=input.reason, by=input.by)
-    edited = changed(state, input.facts)
+    edited = changed(state, structure, input.facts)
     if edited:
         yield ContextChanged(facts=edited, by=input.by, cause=state.version)
     if undone is not None and state.status.active:  # one that compensates comes to it by itself
@@ -88,11 +89,11 @@ def compensated(state: CaseState, letter: ActivationId) -> Undoable | None:
     return undone
 
 
-def changed(state: CaseState, facts: Mapping[str, Plain]) -> dict[str, Plain]:
+def changed(state: CaseState, structure: Structure, facts: Mapping[str, Plain]) -> dict[str, Plain]:
     """Those of the facts that are not there already, with the same value."""
     found = {name: state.facts.get(name) for name in facts}
     return {
         name: facts[name]
         for name, fact in found.items()
-        if fact is None or not fact.visible or not same(fact.value, facts[name])
+        if fact is None or not unchanged(state, structure, fact, facts[name])
     }

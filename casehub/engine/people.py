@@ -50,6 +50,7 @@ from casehub.inputs import (
     TimerDue,
 )
 from casehub.policies import OnOutcome
+from casehub.serialized import SerializedType
 from casehub.state import CaseState
 from casehub.structure import Structure
 from casehub.task_events import (
@@ -105,20 +106,22 @@ def _asked(
 ) -> Iterator[Event]:
     activation = state.activations[event.activation]
     try:
-        yield _computed(activation, binding, worker, event.at)
+        yield _computed(state, activation, binding, worker, event.at)
     except Exception as error:  # it is user code
         result = Returned(activation=activation.id, attempt=event.attempt, error=error, at=event.at)
         yield from failed(state, NO_SEED, binding, activation, result, error, permanent=True)
 
 
-def _computed(activation: Activation, binding: Binding, worker: Worker, at: datetime) -> HumanTaskCreated:
+def _computed(
+    state: CaseState, activation: Activation, binding: Binding, worker: Worker, at: datetime
+) -> HumanTaskCreated:
     shown: list[str] = []
     arguments: dict[str, Any] = {}
     for parameter in worker.parameters:
         fact = activation.facts.get(parameter.target)
         if fact is not None and not fact.hidden and fact.value is not ABSENT:
             shown.append(fact.name)
-            arguments[parameter.name] = parameter.type.restore(fact.value, f"fact {fact.name!r}")
+            arguments[parameter.name] = parameter.type.restore(fact.value, fact.name, state)
     asked: object = worker.function(**arguments)
     form = worker.form
     if not isinstance(asked, HumanTask) or form is None or asked.form != form.annotation:
@@ -232,13 +235,24 @@ def complete(intake: Intake, input: Complete) -> Iterator[Event]:
     activation = intake.state.activations[task.activation]
     form = input.form if task.ask else ANSWER if task.gate else _form(intake, task, activation, input)
     answer, value = _fitting(task, form, input)
-    yield HumanTaskCompleted(answer=answer, **_end(task, by=input.by))
+    yield HumanTaskCompleted(answer=_kept(intake, task, activation, answer, value), **_end(task, by=input.by))
     if task.ask or task.gate:
         return  # its worker goes on, its gate decides
     result = Returned(
         activation=activation.id, attempt=activation.attempt, value=value, author=input.by, by=input.by, at=input.at
     )
     yield from intake.returned(result)
+
+
+def _kept(intake: Intake, task: Task, activation: Activation, answer: Plain, value: object) -> Plain:
+    """An answer as the log has it: as the fact that it becomes, where that is not stored as JSON."""
+    if task.ask or task.gate:
+        return answer
+    (fact,) = intake.structure.bindings[task.binding].worker_named(activation.worker).writes or ("",)
+    kind = intake.structure.types.get(fact)
+    if not isinstance(kind, SerializedType):
+        return answer
+    return kind.normalise(value, f"the answer to task {task.id!r}", intake.state)
 
 
 def _form(intake: Intake, task: Task, activation: Activation, input: Complete) -> FactType:

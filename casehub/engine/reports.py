@@ -17,6 +17,7 @@ from casehub.errors import FactError, InputRefusedError
 from casehub.events import Event, WorkerEvent
 from casehub.explanation import Verdict
 from casehub.inputs import Reported, Returned, Write
+from casehub.state import CaseState
 from casehub.structure import Structure
 from casehub.values import ABSENT, Plain
 
@@ -26,7 +27,7 @@ def reported(intake: Intake, input: Reported) -> Iterator[Event]:
     state, structure = intake.state, intake.structure
     binding = structure.bindings[input.binding]
     if state.status.ended or judge(state, binding) is not Verdict.ELIGIBLE:
-        facts, deleted, sure = _written(binding.worker_named(input.worker), input.value, structure)
+        facts, deleted, sure = _written(binding.worker_named(input.worker), input.value, structure, state)
         by = f"worker:{input.worker}"
         yield from intake.write(
             Write(facts=facts, confidence=sure, delete=deleted, notes=input.notes, by=by, at=input.at)
@@ -43,7 +44,7 @@ def reported(intake: Intake, input: Reported) -> Iterator[Event]:
 
 
 def _written(
-    worker: Worker, value: object, structure: Structure
+    worker: Worker, value: object, structure: Structure, state: CaseState
 ) -> tuple[dict[str, Plain], tuple[str, ...], Mapping[str, float]]:
     """What a result writes and deletes when no activation stands behind it: it replaces whatever was there."""
     try:
@@ -51,7 +52,7 @@ def _written(
         if not result.items.keys() <= set(worker.writes):
             raise FactError(f"it writes {', '.join(worker.writes)}")
         facts = {
-            name: structure.types[name].normalise(item, f"fact {name!r} of worker {worker.name!r}")
+            name: structure.types[name].normalise(item, f"fact {name!r} of worker {worker.name!r}", state)
             for name, item in result.items.items()
             if item is not ABSENT
         }

@@ -42,8 +42,8 @@ def result_of(worker: Worker, value: object) -> Result:
     raise FactError(f"worker {worker.name!r} returned {type(value).__name__}, and it declares no fact; give writes=")
 
 
-def merged_confidence(merged: Plain | Absent, mine: float | None, theirs: Fact) -> float | None:
-    """Of a value that a merge made: theirs where it is their value, else the lower of those that there are."""
-    if same(merged, theirs.value):
+def merged_confidence(merged: object, there: Plain | Absent, mine: float | None, theirs: Fact) -> float | None:
+    """Of a value that a merge made: theirs where it is their value, `there`, else the lower of those that there are."""
+    if same(merged, there):
         return theirs.confidence
     return min((each for each in (mine, theirs.confidence) if each is not None), default=None)

@@ -49,7 +49,7 @@ def unfaulted(intake: Intake, input: Unfault) -> Iterator[Event]:
         )
     gone = state.compensations.retracted(state.facts)
     left = replace(state, facts={name: fact for name, fact in state.facts.items() if name not in gone})
-    facts = changed(left, input.facts)
+    facts = changed(left, structure, input.facts)
     after = replace(left, facts={**left.facts, **_as_facts(facts, input)})
     for goal in _still_reached(after, structure):
         raise InputRefusedError(

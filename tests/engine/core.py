@@ -60,7 +60,7 @@ class Core:
         return self.turn.events
 
     def start(self, *, by: str = "user:ada", **facts: Any) -> list[Event]:
-        return self.take(Start(facts=started_with(self.structure, facts), by=by))
+        return self.take(Start(facts=started_with(self.structure, facts, self.state), by=by))
 
     def signal(self, *, by: str = "user:ada", **facts: Any) -> list[Event]:
         return self.take(Write(signals=tuple(facts), facts=facts, by=by))

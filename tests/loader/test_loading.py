@@ -596,7 +596,9 @@ async def test_each_element_of_a_list_gets_the_work() -> None:
 
 
 def test_a_computed_fact_may_say_its_language() -> None:
-    d = loads("case: x\ninputs: {a: integer, document: string}\nworkers: {go: {set: {b: {jq: .a + 1}, c: {cel: a + 1}}}}")
+    d = loads(
+        "case: x\ninputs: {a: integer, document: string}\nworkers: {go: {set: {b: {jq: .a + 1}, c: {cel: a + 1}}}}"
+    )
     assert (d.facts.get("b", None), d.facts["c"]) == (None, int)
     assert d.bindings[0].worker.computes == "b = .a + 1; c = a + 1"
 

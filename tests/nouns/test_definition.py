@@ -26,6 +26,7 @@ from casehub import (
 from casehub.binding import Worker
 from casehub.structure import started_with
 from casehub.validation import build
+from casehub.values import OwnerId
 
 
 @dataclass
@@ -220,7 +221,7 @@ def test_a_declared_model_is_the_inputs() -> None:
 
 
 def started(definition: CaseDefinition, **facts: Any) -> dict[str, Any]:
-    return started_with(build(definition), facts)
+    return started_with(build(definition), facts, OwnerId("c", "default"))
 
 
 def reading(**options: Any) -> CaseDefinition:
