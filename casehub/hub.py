@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar, overload
 
@@ -27,7 +28,7 @@ from casehub.errors import HubClosedError, InputRefusedError, SettingsError, did
 from casehub.events import CaseId, Event
 from casehub.inputs import Start
 from casehub.lifecycle import CaseStatus
-from casehub.lookup import clock_of, store_of
+from casehub.lookup import clock_of, snapshots_of, store_of
 from casehub.loops import Loops, loops_of
 from casehub.migration import Migration, migrate
 from casehub.opening import Composition, Opened, opened
@@ -37,7 +38,8 @@ from casehub.residents import Residents
 from casehub.resources import Opener
 from casehub.retention import KEEP, Keeper, Retention, retiring
 from casehub.serialized import FactSerializer
-from casehub.spi import CaseStore, Clock, Executor, LoopControl
+from casehub.snapshots import Checkpoint, Snapshots, checkpoint_of
+from casehub.spi import CaseStore, Clock, Executor, LoopControl, SnapshotStore
 from casehub.structure import Structure, link, started_with, with_sub_cases
 from casehub.subscribers import Handler, Subscriber
 from casehub.validation import build
@@ -56,6 +58,9 @@ class CaseHub:
 
     - `loop`: the loop control for all definitions, or one by definition name; choreography by default.
     - `store`: a `CaseStore` or its URL (`sqlite:///cases.db`); this process's memory by default.
+    - `snapshots`: a `SnapshotStore` or its URL, to load cases faster; `checkpoint`: when they are kept: `"waiting"`,
+      `"lifecycle"` (waiting, suspended or ended) or every so many events.
+    - `persist=False`: write nothing, whatever `store` and `snapshots` say: work in this process's memory.
     - `clock`, `executor`: replacements for the machine's; `seed`: of the jitter of retries.
     - `tenant`: whose cases these are; a store keeps those of several apart.
     - `resources`: values for openers declared by `definition.resource`, instead of opening them.
@@ -72,6 +77,9 @@ class CaseHub:
         *definitions: CaseDefinition,
         loop: Loops | None = None,
         store: CaseStore | str = "memory://",
+        snapshots: SnapshotStore | str | None = None,
+        checkpoint: Checkpoint = "lifecycle",
+        persist: bool = True,
         clock: Clock | None = None,
         executor: Executor | None = None,
         resources: Mapping[Opener, Any] | None = None,
@@ -90,7 +98,10 @@ class CaseHub:
             definitions=self.definitions,
             structures=self.structures,
             loops=loops_of(loop, self.structures),
-            store=store_of(store) if isinstance(store, str) else store,
+            store=store_of(kept) if isinstance(kept := store if persist else "memory://", str) else kept,
+            snapshots=_snapshots(snapshots) if persist else None,
+            checkpoint=checkpoint_of(checkpoint),
+            persists=persist,
             clock=clock or clock_of("system"),
             executor=executor or LocalExecutor(),
             chance=random.Random(seed),  # noqa: S311 - jitter, no secret
@@ -121,7 +132,8 @@ class CaseHub:
             raise SettingsError("CaseHub runs on asyncio, as its drivers do; use anyio's asyncio backend") from None
         if self._opened is not None:
             raise HubClosedError("a hub is entered once; make another one")
-        self._opened = await opened(self._parts, self.subscribers)
+        parts = replace(self._parts, store=self.store, resumes=self.resumes)  # a face may have changed these
+        self._opened = await opened(parts, self.subscribers)
         return self
 
     async def __aexit__(
@@ -251,6 +263,11 @@ class CaseHub:
         return await migrate(self, self._structure(definition), dry_run=dry_run)
 
     @property
+    def snapshots(self) -> Snapshots:
+        """The snapshots of its cases: what was written, refused and dropped, and those of sub-cases by their parent."""
+        return self._residents_now.snapshots
+
+    @property
     def log(self) -> EventLog:
         """The event log of all cases."""
         return self.store.log
@@ -340,3 +357,7 @@ class CaseHub:
                 f"this hub has no definition {name!r}; {did_you_mean(name, self.structures)} (pass it to CaseHub)"
             )
         return structure
+
+
+def _snapshots(given: SnapshotStore | str | None) -> SnapshotStore | None:
+    return snapshots_of(given) if isinstance(given, str) else given

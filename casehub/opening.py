@@ -31,12 +31,13 @@ from casehub.query import CaseQuery
 from casehub.residents import Residents
 from casehub.resources import Opener, open_resources
 from casehub.retention import Keeper, Retention, retiring
-from casehub.spi import CaseStore, Clock, Executor, LoopControl, RetiresCases, Volatile
+from casehub.snapshots import Checkpoint, Snapshots
+from casehub.spi import CaseStore, Clock, Executor, LoopControl, RetiresCases, SnapshotStore, Turn, Volatile
 from casehub.structure import Structure
 from casehub.subscribers import Subscriber
 
 HAND_ON: Final = 5.0
-"""Seconds that subscribers get, when a hub is left in peace, for what has been committed."""
+"""Seconds that subscribers and snapshots get, when a hub is left in peace, for what has been committed."""
 SAY_SO: Final = 0.5
 """Seconds for the log to hear what was called off as a hub was left in peace."""
 COUNTED: Final = 100_000
@@ -47,6 +48,7 @@ COUNTED: Final = 100_000
 class Composition:
     """What a hub is composed of.
 
+    `snapshots`: where they are kept, None for none, and `checkpoint`, when; `persists`: whether `store` was to keep anything;
     `chance`: of the jitter of retries; `replaced`: values for resources, instead of opening them; `resident`: how many
     cases that wait stay in memory, and `linger`: how long; `resumes`: whether it works what is open in the store, unasked;
     `retention`: how long cases are kept after their end, None for ever.
@@ -56,6 +58,9 @@ class Composition:
     structures: Mapping[str, Structure]
     loops: Mapping[str, LoopControl]
     store: CaseStore
+    snapshots: SnapshotStore | None
+    checkpoint: Checkpoint
+    persists: bool
     clock: Clock
     executor: Executor
     chance: random.Random
@@ -69,13 +74,14 @@ class Composition:
 
 @dataclass(slots=True)
 class Opened:
-    """What runs of a hub."""
+    """What runs of a hub. `persists`: whether its store was to keep anything."""
 
     runtime: Runtime
     residents: Residents
     keeper: Keeper | None
     group: TaskGroup
     stack: AsyncExitStack
+    persists: bool
 
     async def close(
         self,
@@ -103,10 +109,11 @@ class Opened:
                 with anyio.move_on_after(HAND_ON):
                     for subscriber in subscribers:
                         await subscriber.ended.wait()
+                    await residents.snapshots.flushed()
         except asyncio.CancelledError as late:
             kind, error, trace = type(late), (cancelled := late), late.__traceback__
         # Counted once it has been handed on what ended: sub-cases are called off by then.
-        lost = await _lost_with(runtime.store, residents.tenant)
+        lost = await _lost_with(runtime.store, residents.tenant) if self.persists else ()
         self.group.cancel_scope.cancel()
         # What the block raised is its own and passes by the task group; only a cancellation has to go through it.
         passing = (kind, error, trace) if isinstance(error, asyncio.CancelledError) else (None, None, None)
@@ -126,8 +133,16 @@ async def opened(parts: Composition, subscribers: list[Subscriber[Any]]) -> Open
     store, tenant, structures = parts.store, parts.tenant, parts.structures
     async with AsyncExitStack() as opening:
         bus = Bus(store.log, tenant=tenant)
-        await store.open(bus.publish)
+        snapshots = Snapshots(parts.snapshots, parts.checkpoint, store.log, parts.clock, tenant)
+
+        def published(turns: Sequence[Turn]) -> None:
+            bus.publish(turns)
+            snapshots.note(turns)
+
+        await store.open(bus.publish if parts.snapshots is None else published)
         opening.push_async_callback(store.close)
+        opening.push_async_callback(snapshots.close)
+        await snapshots.open()
         bus.position = await store.log.position()
         brake, ward = await found_in(store, tenant, parts.clock.now(), structures)
         resources = await open_resources(parts.definitions, parts.replaced, opening)
@@ -146,7 +161,14 @@ async def opened(parts: Composition, subscribers: list[Subscriber[Any]]) -> Open
             ward=ward,
         )
         residents = Residents(
-            runtime, structures, parts.loops, tenant, parts.resident, parts.linger, asked_only=not parts.resumes
+            runtime,
+            structures,
+            parts.loops,
+            tenant,
+            parts.resident,
+            parts.linger,
+            snapshots,
+            asked_only=not parts.resumes,
         )
         if any(each.children for each in structures.values()):
             family = Family(runtime, residents, structures)
@@ -158,6 +180,7 @@ async def opened(parts: Composition, subscribers: list[Subscriber[Any]]) -> Open
         runtime.watchdog.start()
         opening.callback(runtime.watchdog.stop)
         group.start_soon(wheel.run, residents.timer_due)
+        group.start_soon(snapshots.run)
         for subscriber in subscribers:
             group.start_soon(subscriber.run, bus, store, tenant)
         keeper = None
@@ -168,7 +191,7 @@ async def opened(parts: Composition, subscribers: list[Subscriber[Any]]) -> Open
             group.start_soon(residents.resume)
             if keeper is not None and parts.retention is not None:
                 group.start_soon(keeper.serve, parts.retention)
-        return Opened(runtime, residents, keeper, group, opening.pop_all())
+        return Opened(runtime, residents, keeper, group, opening.pop_all(), parts.persists)
 
 
 async def _heard(subscribers: Sequence[Subscriber[Any]], store: CaseStore, tenant: str) -> int | None:

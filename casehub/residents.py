@@ -35,6 +35,7 @@ from casehub.inputs import Adopt, Leave, Recover, Start, TimerDue
 from casehub.lifecycle import ActivationStatus, CaseStatus
 from casehub.parking import why_parked
 from casehub.patience import patiently
+from casehub.snapshots import Snapshots
 from casehub.spi import DueTimer, LoopControl
 from casehub.state import CaseState
 from casehub.structure import Structure
@@ -66,10 +67,13 @@ class Residents:
         tenant: str,
         bound: int,
         linger: timedelta,
+        snapshots: Snapshots,
         *,
         asked_only: bool = False,
     ) -> None:
         self.parked: dict[CaseId, str] = {}
+        self.snapshots = snapshots
+        snapshots.pump_of = lambda case: self._pumps.get(case)  # noqa: PLW0108 - the table may be another one
         self._runtime = runtime
         self._structures = structures
         self._loops = loops
@@ -93,6 +97,9 @@ class Residents:
 
     def _loop(self, case: CaseId, definition: str) -> LoopControl:
         return self._steered.get(case) or self._loops[definition]
+
+    def _loop_if_known(self, case: CaseId, definition: str) -> LoopControl | None:
+        return self._loop(case, definition) if definition in self._structures else None
 
     async def start(self, case: CaseId, structure: Structure, input: Start, *, fresh: bool) -> None:
         """Begin a case; `fresh`: its id cannot be taken. Raises `CaseExistsError` when it is."""
@@ -160,12 +167,13 @@ class Residents:
 
     async def _load(self, case: CaseId) -> Pump:
         runtime = self._runtime
-        events = await runtime.store.load(case, self.tenant)
+        kept = await self.snapshots.find(case, partial(self._loop_if_known, case))
+        events = await runtime.store.load(case, self.tenant) if kept is None else kept.events
         if (begun := self._pumps.get(case)) is not None:
             return begun  # it was started while this looked for it
-        if not events:
+        if not events and kept is None:
             raise CaseNotFoundError(f"there is no case {case!r} in this hub's store; list them with hub.cases()")
-        name = events[0].definition
+        name = events[0].definition if kept is None else kept.state.definition
         structure = self._structures.get(name)
         if structure is None:
             raise InputRefusedError(
@@ -173,7 +181,8 @@ class Residents:
             )
         loop = self._loop(case, name)
         try:
-            live = restore(case, events, structure, loop, runtime.store.log, runtime.chance)
+            base = None if kept is None else kept.state
+            live = restore(case, events, structure, loop, runtime.store.log, runtime.chance, base)
         except Exception as error:  # the log is as it was written: what raises is the loop control's own code
             raise LoopControlError(
                 f"case {case!r} cannot be taken up: loop control {type(loop).__name__} raised {type(error).__name__}: "
@@ -193,7 +202,8 @@ class Residents:
             if self._asked_only:  # what has come due meanwhile was nobody's business
                 for timer, due in state.timers.items():
                     runtime.wheel.taken(self.tenant, case, timer, due)
-                if self.look_after is not None and state.children.open() and events[-1].seq <= self._begun:
+                seq = events[-1].seq if kept is None else kept.seq
+                if self.look_after is not None and state.children.open() and seq <= self._begun:
                     self.look_after(case)  # nothing has happened to it since this hub was opened
         self._idle(pump)
         return pump

@@ -117,6 +117,7 @@ LAYERS = {
         "casehub.sessions",
         "casehub.settings",
         "casehub.signals",
+        "casehub.snapshots",
         "casehub.stepping",
         "casehub.subscribers",
         "casehub.worklist",

@@ -18,7 +18,7 @@ from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from casehub.dataform import form_of
 from casehub.envelope import UnknownEvent
-from casehub.errors import CaseHubError, FactError, SnapshotError
+from casehub.errors import FactError, SnapshotError
 from casehub.events import CaseId
 from casehub.spi import KeepsControl, LoopControl
 from casehub.state import CaseState
@@ -90,7 +90,7 @@ def bring_back(payload: bytes, case: CaseId, tenant: str, loop: LoopControl) -> 
         state: CaseState = _FORM.load(data["state"])
         if isinstance(loop, KeepsControl):
             state.control = loop.load_control(data["control"])
-    except (CaseHubError, KeyError, TypeError, ValueError) as error:
+    except Exception as error:  # the loop control's own code may raise anything
         raise SnapshotError(f"what is in it is no case: {type(error).__name__}: {error}") from error
     if (state.id, state.tenant) != (case, tenant):
         raise SnapshotError(f"it is of case {state.id!r} of {state.tenant!r}")
