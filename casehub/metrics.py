@@ -29,8 +29,8 @@ _COUNTERS: dict[str, tuple[str, str, Reading]] = {
     "casehub.bus.gaps": ("{gap}", "Times that subscribers had to go back to the log", lambda r, _: {"": r.bus.gaps}),
     "casehub.loop.blocked": (
         "{time}",
-        "Times that one piece of code held the event loop up for a second",
-        lambda r, _: {"": r.watchdog.blocked},
+        "Times that the code of a worker held the event loop up, by worker",
+        lambda r, _: dict(r.watchdog.blocked),  # its thread writes there
     ),
     "casehub.store.failures": (
         "{failure}",
@@ -38,6 +38,8 @@ _COUNTERS: dict[str, tuple[str, str, Reading]] = {
         lambda r, _: {"": r.failures},
     ),
 }
+_ATTRIBUTES = {"casehub.loop.blocked": "worker"}
+"""What the figures of an instrument are told apart by, where it is not the outcome."""
 _GAUGES: dict[str, tuple[str, str, Reading]] = {
     "casehub.cases.resident": ("{case}", "Cases in memory", lambda _, c: {"": c.resident}),
     "casehub.cases.parked": ("{case}", "Open cases that cannot be worked", lambda _, c: {"": len(c.parked)}),
@@ -63,16 +65,22 @@ class _Process:
         self.measured = True
         meter = metrics.get_meter("casehub")
         for name, (unit, description, reading) in _COUNTERS.items():
-            meter.create_observable_counter(name, [self._callback(reading, self.counted[name])], unit, description)
+            meter.create_observable_counter(
+                name, [self._callback(name, reading, self.counted[name])], unit, description
+            )
         for name, (unit, description, reading) in _GAUGES.items():
-            meter.create_observable_gauge(name, [self._callback(reading, Counter())], unit, description)
+            meter.create_observable_gauge(name, [self._callback(name, reading, Counter())], unit, description)
 
-    def _callback(self, reading: Reading, before: Counter[str]) -> Callable[[CallbackOptions], Iterable[Observation]]:
+    def _callback(
+        self, name: str, reading: Reading, before: Counter[str]
+    ) -> Callable[[CallbackOptions], Iterable[Observation]]:
+        attribute = _ATTRIBUTES.get(name, "outcome")
+
         def read(options: CallbackOptions) -> Iterable[Observation]:
             figures = Counter(before)
             for hub in self.open:
                 figures.update(reading(*hub))
-            return [Observation(figure, {"outcome": key} if key else None) for key, figure in figures.items()]
+            return [Observation(figure, {attribute: key} if key else None) for key, figure in figures.items()]
 
         return read
 

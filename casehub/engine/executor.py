@@ -13,12 +13,12 @@ from functools import partial
 from typing import Any
 
 import anyio
-import anyio.to_thread
 
 from casehub.activation import Activation
 from casehub.binding import Binding, Worker
 from casehub.engine.gates import risk_of
 from casehub.engine.questions import Questions
+from casehub.engine.threads import Threads
 from casehub.engine.timers import Alarm, TimerWheel
 from casehub.errors import SettingsError
 from casehub.events import ActivationId
@@ -36,11 +36,13 @@ from casehub.wiring import Source
 
 
 class LocalExecutor:
-    """Runs workers in this process: async ones on the event loop, sync ones in a thread that is abandoned on cancel."""
+    """Runs workers in this process: async ones on the event loop, sync ones in a thread that is abandoned on cancel.
+
+    `threads`: how many run at once; a worker that has none gets one in any event.
+    """
 
     def __init__(self, threads: int = 40) -> None:
-        self._threads = threads
-        self._limiter: anyio.CapacityLimiter | None = None
+        self.threads = Threads(threads)
 
     async def run(
         self,
@@ -52,8 +54,6 @@ class LocalExecutor:
     ) -> Any:
         if is_async:
             return await function(**arguments)
-        if self._limiter is None:
-            self._limiter = anyio.CapacityLimiter(self._threads)
         loop = asyncio.get_running_loop()
 
         def call() -> Any:
@@ -61,7 +61,7 @@ class LocalExecutor:
                 loop.call_soon_threadsafe(began)
             return function(**arguments)
 
-        return await anyio.to_thread.run_sync(call, abandon_on_cancel=True, limiter=self._limiter)
+        return await self.threads.run(function, call)
 
 
 class Attempt:
@@ -104,6 +104,11 @@ class Attempt:
         self.owner = owner
         self._view = view
         self._wheel = wheel
+
+    @property
+    def case(self) -> str:
+        """The id of its case, which its own begins with."""
+        return str(self.id).rsplit("/", 2)[0]
 
     def wanted(self) -> bool:
         """Whether its result counts, as far as this process knows."""

@@ -1,7 +1,8 @@
 """The watchdog: says which code holds the event loop up, while it does.
 
 Async workers share one thread with everything else. One that computes or blocks for long stops every case; nothing in
-that thread can say so, so a thread of its own looks at the loop's pulse and names the line that the loop stands at.
+that thread can say so, so a thread of its own looks at the loop's pulse and names the worker, its case and the line that
+the loop stands at.
 """
 
 from __future__ import annotations
@@ -11,23 +12,47 @@ import sys
 import threading
 import time
 import traceback
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import FrameType
 from typing import Final
 
 import structlog
+
+from casehub.engine.executor import Attempt
 
 log = structlog.get_logger("casehub.watchdog")
 
 PULSE: Final = 0.1
 """Seconds between two beats of the loop."""
-PATIENCE: Final = 1.0
-"""Seconds without a beat after which the loop counts as blocked."""
+PATIENCE: Final = 0.7
+"""Seconds without a beat after which the loop counts as blocked: so that it is said within a second."""
+AGAIN: Final = 4
+"""While it stays blocked it is said again, each time after so many times as long."""
+DEPTH: Final = 12
+"""Frames of the stack that are told, the innermost."""
+
+
+@dataclass(frozen=True, slots=True)
+class Blockage:
+    """Code that holds the loop up. `worker`, `case`: whose, empty for code of nobody's; `stack`: the innermost last."""
+
+    seconds: float
+    at: str
+    worker: str
+    case: str
+    stack: tuple[str, ...]
 
 
 class Watchdog:
-    """Watches the running loop from its start to its stop. `blocked`: how often the loop was found blocked."""
+    """Watches the running loop from its start to its stop.
+
+    `blocked`: how often the loop was found blocked, by the worker, empty for code of nobody's; `last`: the latest.
+    """
 
     def __init__(self, patience: float = PATIENCE) -> None:
-        self.blocked = 0
+        self.blocked: dict[str, int] = {}
+        self.last: Blockage | None = None
         self._patience = patience
         self._beat = time.monotonic()
         self._stopped = threading.Event()
@@ -56,19 +81,50 @@ class Watchdog:
         self._handle = loop.call_later(PULSE, self._pulse, loop)
 
     def _watch(self, loop_thread: int) -> None:
-        said = 0.0
-        while not self._stopped.wait(self._patience / 4):
+        met, patience = 0.0, self._patience
+        while not self._stopped.wait(self._patience / 8):
             beat = self._beat
+            if beat != met:
+                met, patience = beat, self._patience
             silent = time.monotonic() - beat
-            if silent > self._patience and beat != said:
-                said = beat
-                self.blocked += 1
-                frame = sys._current_frames().get(loop_thread)
-                where = traceback.extract_stack(frame)[-1] if frame is not None else None
-                place = f"{where.name} ({where.filename}:{where.lineno})" if where is not None else "unknown"
+            if silent > patience:
+                first, patience = patience == self._patience, silent * AGAIN
+                found = self.last = _found(silent, sys._current_frames().get(loop_thread))
+                if first:
+                    self.blocked[found.worker] = self.blocked.get(found.worker, 0) + 1
                 log.error(
                     "loop.blocked",
-                    seconds=round(silent, 2),
-                    at=place,
+                    seconds=found.seconds,
+                    worker=found.worker,
+                    case=found.case,
+                    at=found.at,
+                    stack=found.stack,
                     remedy="make the worker a plain def, which runs in a thread, or await what it waits for",
                 )
+
+
+def _found(seconds: float, innermost: FrameType | None) -> Blockage:
+    """Where a loop stands, and whose code that is."""
+    frames = list(_outwards(innermost))
+    attempt = next((found for frame in frames if (found := _attempt_of(frame)) is not None), None)
+    lines = traceback.StackSummary.extract(((frame, frame.f_lineno) for frame in frames[:DEPTH]), lookup_lines=False)
+    stack = [f"{line.name} ({line.filename}:{line.lineno})" for line in lines]
+    return Blockage(
+        seconds=round(seconds, 2),
+        at=stack[0] if stack else "unknown",
+        worker="" if attempt is None else attempt.worker.name,
+        case="" if attempt is None else attempt.case,
+        stack=tuple(reversed(stack)),
+    )
+
+
+def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
+
+
+def _attempt_of(frame: FrameType) -> Attempt | None:
+    """The attempt that a frame runs, where it does: what a task does stands on the stack of the loop that runs it."""
+    found = frame.f_locals.get("self") if frame.f_code is Attempt.run.__code__ else None
+    return found if isinstance(found, Attempt) else None

@@ -39,7 +39,7 @@ async def test_a_loop_that_goes_round_is_left_in_peace() -> None:
             await asyncio.sleep(0)
     finally:
         watchdog.stop()
-    assert watchdog.blocked == 0
+    assert watchdog.blocked == {}
 
 
 async def test_stopping_leaves_no_thread_behind() -> None:
