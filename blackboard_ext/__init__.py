@@ -1,6 +1,7 @@
 """Orchestration, the opt-in: a control blackboard, stages, and strategies that await.
 
-    plan         the control blackboard of a case: agenda, focus, notes, stages
+    plan         the control blackboard as a strategy holds it: agenda, focus, notes, stages
+    plan_state   the control blackboard as the log folds to it
     stages       how stages are entered, completed and left
     steering     what people do to a stage
     control      the loop control that asks a strategy
@@ -9,6 +10,7 @@
     events       what orchestration adds to the log
     extension    what the commands of `casehub` find of it, by entry point
     strategies/  ready ones
+    goap/        plans: the cheapest way to the goal
 
 `CaseHub(claim, loop=PlanningStrategyLoopControl(strategy))` turns it on; no line of the definition changes.
 """
@@ -20,6 +22,7 @@ from blackboard_ext.events import (
     FocusChanged,
     NoteWritten,
     OscillationDetected,
+    PlanFormulated,
     PlanItemAdded,
     PlanItemCancelled,
     PlanItemCompleted,
@@ -40,7 +43,8 @@ from blackboard_ext.events import (
     StageSuspended,
     StageTerminated,
 )
-from blackboard_ext.plan import CasePlanModel, StageStatus
+from blackboard_ext.plan import CasePlanModel
+from blackboard_ext.plan_state import StageStatus
 from blackboard_ext.spi import HearsStalls, PlanningStrategy
 from casehub.plan import PlanItem
 
@@ -50,6 +54,7 @@ __all__ = [
     "HearsStalls",
     "NoteWritten",
     "OscillationDetected",
+    "PlanFormulated",
     "PlanItem",
     "PlanItemAdded",
     "PlanItemCancelled",

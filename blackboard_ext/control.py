@@ -29,7 +29,8 @@ from blackboard_ext.events import (
     StageEvent,
 )
 from blackboard_ext.oscillation import LONGEST, ROUNDS, cycle_in
-from blackboard_ext.plan import REMEMBERED, CasePlanModel, PlanState
+from blackboard_ext.plan import CasePlanModel
+from blackboard_ext.plan_state import REMEMBERED, PlanState
 from blackboard_ext.spi import HearsStalls, PlanningStrategy
 from blackboard_ext.stages import awaited, enabled, inactive, next_round
 from blackboard_ext.steering import direct

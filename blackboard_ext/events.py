@@ -147,6 +147,20 @@ class ResourceBudgeted(PlanRevised):
 
 
 @dataclass(slots=True, kw_only=True)
+class PlanFormulated(PlanRevised):
+    """What is meant to fire, in order, and to what end. `before`: what still was to fire of the plan that it replaces.
+
+    `cost`: of the steps, in the unit that bindings have theirs in; `because`: why there is another plan, in words.
+    """
+
+    goal: str
+    steps: tuple[str, ...]
+    cost: float = 0.0
+    before: tuple[str, ...] = ()
+    because: str = ""
+
+
+@dataclass(slots=True, kw_only=True)
 class OscillationDetected(Event):
     """The same bindings have fired in the same cycle several times over. `cycle`: their names, in order."""
 

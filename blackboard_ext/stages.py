@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 
 from blackboard_ext.events import StageActivated, StageCompleted, StageEvent, StageFaulted, StageTerminated
-from blackboard_ext.plan import PlanState, StageStatus
+from blackboard_ext.plan_state import PlanState, StageStatus
 from casehub.envelope import Event
 from casehub.events import WorkerExecutionCancelled
 from casehub.lifecycle import MilestoneStatus

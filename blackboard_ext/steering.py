@@ -18,7 +18,7 @@ from blackboard_ext.events import (
     StageSuspended,
     StageTerminated,
 )
-from blackboard_ext.plan import PlanState, StageStatus
+from blackboard_ext.plan_state import PlanState, StageStatus
 from blackboard_ext.stages import end, held_by, may_enter, suspended
 from casehub.envelope import Event
 from casehub.errors import IllegalTransitionError, InputRefusedError, did_you_mean

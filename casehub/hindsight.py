@@ -69,7 +69,7 @@ async def _put(
 ) -> Difference | None:
     """Put one decision to a loop control; None when it decides the same."""
     eligible = [structure.binding(name) for name in begun.eligible]
-    view = CaseView(state, dict(state.facts), structure.types, log, begun.at, plan=loop.view(state))
+    view = CaseView(state, dict(state.facts), structure, log, begun.at, plan=loop.view(state))
     asking = Asking(begun, Question(view, eligible, stamps_of(state, eligible)))
     answer = None
     with anyio.move_on_after(duration(loop.deadline).total_seconds()):

@@ -48,7 +48,7 @@ class PlanView:
     """One version of a plan. `agenda`: pending items, highest priority first, then oldest; `running`: with workers,
     `delegated`: with people; `ended`: oldest first.
 
-    `because`: why the focus is where it is; `notes`, `resources`: the strategy's own; `oscillating`: the bindings that
+    `because`: why the focus is where it is; `intended`: bindings that are meant to fire, in order, and have not; `notes`, `resources`: the strategy's own; `oscillating`: the bindings that
     fire in a cycle, if any do; `exhausted`: budgets that hold bindings back, such as `case.tokens`; `stalled`: the reasons
     of the stall that the last deliberation was about, if it was about one.
     """
@@ -65,4 +65,5 @@ class PlanView:
     resources: Mapping[str, float] = field(default_factory=dict[str, float])
     oscillating: tuple[str, ...] = ()
     exhausted: tuple[str, ...] = ()
+    intended: tuple[str, ...] = ()
     stalled: tuple[str, ...] = ()

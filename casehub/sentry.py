@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from casehub.context import Fact
 from casehub.lifecycle import MilestoneStatus
 from casehub.state import CaseState
 from casehub.values import ABSENT, check_confidence
@@ -26,15 +27,17 @@ class Facts(Protocol):
     def confidence(self, name: str) -> float | None: ...
 
 
-class StateFacts:
-    """The facts and milestones of a state as sentries read them."""
+class HeldFacts:
+    """Facts, and where milestones stand, as sentries read them. `owner`: whose facts they are."""
 
-    __slots__ = ("_facts", "_milestones", "_state")
+    __slots__ = ("_facts", "_milestones", "_owner")
 
-    def __init__(self, state: CaseState) -> None:
-        self._state = state
-        self._facts = state.facts
-        self._milestones = state.milestones
+    def __init__(
+        self, facts: Mapping[str, Fact], milestones: Mapping[str, MilestoneStatus], owner: CaseState | None
+    ) -> None:
+        self._facts = facts
+        self._milestones = milestones
+        self._owner = owner
 
     def visible(self, name: str) -> bool:
         fact = self._facts.get(name)
@@ -44,15 +47,28 @@ class StateFacts:
         fact = self._facts.get(parameter.target)
         if fact is None or fact.value is ABSENT or fact.hidden:
             return ABSENT
-        return parameter.type.restore(fact.value, fact.name, self._state)
+        return parameter.type.restore(fact.value, fact.name, self._owner)
 
     def reached(self, milestone: str) -> bool:
-        found = self._milestones.get(milestone)
-        return found is not None and found.status is MilestoneStatus.ACHIEVED
+        return self._milestones.get(milestone) is MilestoneStatus.ACHIEVED
 
     def confidence(self, name: str) -> float | None:
         fact = self._facts.get(name)
         return None if fact is None else fact.confidence
+
+
+class StateFacts(HeldFacts):
+    """Those of a state, as they are whenever they are asked for."""
+
+    __slots__ = ("_state",)
+
+    def __init__(self, state: CaseState) -> None:
+        self._facts = state.facts
+        self._owner = self._state = state
+
+    def reached(self, milestone: str) -> bool:
+        found = self._state.milestones.get(milestone)
+        return found is not None and found.status is MilestoneStatus.ACHIEVED
 
 
 class Sentry(ABC):

@@ -15,14 +15,17 @@ from casehub.inquiries import Inquiries
 from casehub.lifecycle import CaseStatus, MilestoneStatus
 from casehub.plan import PlanView
 from casehub.query import CaseLog, EventLog
+from casehub.sentry import HeldFacts, Sentry
 from casehub.state import CaseState
-from casehub.values import FactType
+from casehub.structure import Structure
 
 T = TypeVar("T")
 
 
 class CaseView:
     """A case from the inside, read-only and at one version: its facts, its status, its history.
+
+    `structure` is what its definition comes to: bindings, goals, types; `goals` those that are reached.
 
     `now` is the time of the turn or deliberation it was made for (UTC), `in_flight` the bindings that workers or people
     are at work on, `milestones` where they stand, `upto` the position that the log answers as of, None for its end;
@@ -35,13 +38,14 @@ class CaseView:
         "_history",
         "_log",
         "_state",
-        "_types",
+        "goals",
         "in_flight",
         "inquiries",
         "milestones",
         "now",
         "plan",
         "status",
+        "structure",
         "upto",
         "version",
     )
@@ -50,7 +54,7 @@ class CaseView:
         self,
         state: CaseState,
         facts: Mapping[str, Fact],
-        types: Mapping[str, FactType],
+        structure: Structure,
         log: EventLog,
         now: datetime,
         upto: int | None = None,
@@ -58,7 +62,7 @@ class CaseView:
     ) -> None:
         self._state = state
         self._facts = facts
-        self._types = types
+        self.structure = structure
         self._history = log
         self._log: CaseLog | None = None
         self.upto = upto
@@ -70,6 +74,7 @@ class CaseView:
         self.milestones: Mapping[str, MilestoneStatus] = {
             name: milestone.status for name, milestone in state.milestones.items()
         }
+        self.goals: frozenset[str] = frozenset(state.goals)
         self.in_flight: tuple[str, ...] = tuple([activation.binding for activation in state.activations.values()])
 
     @property
@@ -88,7 +93,11 @@ class CaseView:
     @property
     def context(self) -> CaseContext:
         """The facts."""
-        return CaseContext(self._facts, self._types, self.version, owner=self._state)
+        return CaseContext(self._facts, self.structure.types, self.version, owner=self._state)
+
+    def holds(self, condition: Sentry) -> bool:
+        """Whether a condition of the definition holds at this version. What a function in it raises comes through."""
+        return condition.holds(HeldFacts(self._facts, self.milestones, self._state))
 
     @property
     def log(self) -> CaseLog:

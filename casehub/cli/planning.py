@@ -104,6 +104,8 @@ def _about(plan: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
     """What there is to say besides the items, in words."""
     if plan["focus"]:
         yield "focus", f"{plan['focus']}{': ' if plan['because'] else ''}{plan['because']}"
+    if plan["intended"]:
+        yield "plan", " -> ".join(plan["intended"])
     for name, stage in plan["stages"].items():
         within = f", in {stage['parent']}" if stage["parent"] else ""
         by_hand = f"; begin it with casehub case stage ID {name} activate" if stage["enabled"] else ""

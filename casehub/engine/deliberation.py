@@ -27,7 +27,9 @@ from casehub.engine.timers import TimerWheel
 from casehub.errors import LoopControlError
 from casehub.events import (
     BudgetExhausted,
+    CaseStalled,
     CaseStatusChanged,
+    ContextChanged,
     DeliberationCancelled,
     DeliberationFailed,
     DeliberationFinished,
@@ -93,14 +95,18 @@ class Deliberations:
     stalled: tuple[str, ...] = ()
     handed: bool = False
     _reconsider: bool = False
+    _stuck: bool = False
 
     def observe(self, event: Event) -> None:
         """Note the events that make a reconsideration due."""
         # What follows on a failure about a stall is the next attempt at that.
         timed = isinstance(event, TimerFired) and event.timer in (DEFERRED, *(() if self.stalled else (BACKOFF,)))
         resumed = isinstance(event, CaseStatusChanged) and event.before is CaseStatus.SUSPENDED
+        # Of a case that has stalled, whatever comes to be known may be what was missing.
+        known = self._stuck and isinstance(event, ContextChanged)
+        self._stuck = self._stuck or isinstance(event, CaseStalled)
         # What people have now does not run any more: others may.
-        if timed or resumed or isinstance(event, (BudgetExhausted, HumanTaskCreated, *self.stage_events)):
+        if known or timed or resumed or isinstance(event, (BudgetExhausted, HumanTaskCreated, *self.stage_events)):
             self._reconsider = True
         elif self.awaiting and any(kind.__dict__.get("name") == self.awaiting for kind in type(event).__mro__):
             self.awaiting = ""
@@ -130,7 +136,7 @@ class Deliberations:
         self.under_way = state.deliberation + 1
         self.awaiting = ""
         self.stalled = stalled
-        self._reconsider = False
+        self._reconsider = self._stuck = False
         if DEFERRED in state.timers:
             yield TimerCancelled(timer=DEFERRED)
         names = tuple(binding.name for binding in eligible)

@@ -292,7 +292,7 @@ class LiveCase:
         if not self._selects:
             return eligible
         # Within its turn nothing changes while the case is looked at, so nothing is copied.
-        view = CaseView(self.state, self.state.facts, self.structure.types, self.log, self._turn.envelope.at)
+        view = CaseView(self.state, self.state.facts, self.structure, self.log, self._turn.envelope.at)
         selecting = self.loop.select(view, eligible)
         try:
             selecting.send(None)
@@ -355,7 +355,7 @@ class LiveCase:
     def view(self, upto: int | None = None, plan: PlanView | None = None) -> CaseView:
         """The case as user code sees it: as it is now, whatever comes. `upto`: the position its log answers are as of."""
         state = self.state
-        return CaseView(state, dict(state.facts), self.structure.types, self.log, self._turn.envelope.at, upto, plan)
+        return CaseView(state, dict(state.facts), self.structure, self.log, self._turn.envelope.at, upto, plan)
 
     def explain(self, binding: str | None = None) -> list[Explanation]:
         """The verdict on one binding, or on all of them. Raises `UnknownNameError`."""

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from pydantic_core import from_json, to_json
 
 from blackboard_ext.control import PlanningStrategyLoopControl
-from blackboard_ext.plan import PlanState
+from blackboard_ext.plan_state import PlanState
 from blackboard_ext.strategies import OneAtATime
 from casehub import ABSENT, ChoreographyLoopControl
 from casehub.adapters.codec import from_json as event_of

@@ -22,7 +22,7 @@ from blackboard_ext import (
     StageEvent,
     StageStatus,
 )
-from blackboard_ext.plan import PlanState
+from blackboard_ext.plan_state import PlanState
 from blackboard_ext.strategies import (
     CheapestFirst,
     EverythingEligible,

@@ -19,7 +19,7 @@ from blackboard_ext import (
     StageStatus,
     StageSuspended,
 )
-from blackboard_ext.plan import STAGE_TRANSITIONS
+from blackboard_ext.plan_state import STAGE_TRANSITIONS
 from blackboard_ext.steering import ALLOWED, EVENTS
 from blackboard_ext.strategies import EverythingEligible
 from casehub import (

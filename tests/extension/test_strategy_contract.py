@@ -11,6 +11,7 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, ToolCallPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from blackboard_ext import CasePlanModel, PlanningStrategy
+from blackboard_ext.goap import GoapStrategy
 from blackboard_ext.strategies import (
     UCB1,
     BestObservedOutcome,
@@ -67,6 +68,7 @@ READY: dict[str, PlanningStrategy] = {
     "language model": LanguageModel(FunctionModel(first_line)),
     "fallback": fallback(HighestPriority(), CheapestFirst(), within="5s"),
     "within a stage": within_stage("none", OneAtATime(), CheapestFirst()),
+    "goal-oriented planning": GoapStrategy(),
     "per definition": per_definition({"row": OneAtATime()}, EverythingEligible()),
 }
 PROMISES = [name for name in dir(StrategyContract) if name.startswith("test_")]
