@@ -17,6 +17,7 @@ from casehub.inputs import Hold, Resume, Suspend
 from casehub.lifecycle import CaseStatus
 from casehub.quarantines import quarantines, released
 from casehub.query import CaseQuery, CaseSummary
+from casehub.registry import Registry
 from casehub.spi import CaseStore
 from casehub.structure import Structure
 
@@ -34,7 +35,7 @@ class Machine(Protocol):
     def tenant(self) -> str: ...
 
     @property
-    def structures(self) -> Mapping[str, Structure]: ...
+    def registry(self) -> Registry: ...
 
     async def pump(self, case: CaseId) -> Pump: ...
 
@@ -101,11 +102,11 @@ class Brakes:
         return count
 
     async def _suspend(self, worker: str, pull: Pull) -> None:
-        known = {name for structure in self._hub.structures.values() for name in workers_of(structure)}
+        known = {name for structure in self._hub.registry.versions.values() for name in workers_of(structure)}
         if worker not in known:
             raise UnknownNameError(f"no definition of this hub has a worker {worker!r}; {did_you_mean(worker, known)}")
         runtime = self._hub.runtime
-        hold_worker(runtime.brake, runtime.ward, self._hub.structures, worker, pull)
+        hold_worker(runtime.brake, runtime.ward, self._hub.registry, worker, pull)
         await runtime.store.bookmark(_sign(worker), max(1, await runtime.store.log.position()), self._hub.tenant)
 
     async def _resume(self, worker: str, by: str, reason: str) -> int:
@@ -114,13 +115,13 @@ class Brakes:
             known = ", ".join(runtime.brake.workers) or "none"
             raise InputRefusedError(f"worker {worker!r} is not suspended; suspended: {known}")
         await runtime.store.bookmark(_sign(worker), 0, self._hub.tenant)
-        having = [name for name, structure in self._hub.structures.items() if worker in workers_of(structure)]
+        having = names_with(worker, self._hub.registry)
         return sum([await released(self._hub, name, worker, by=by, reason=reason) for name in having])
 
     def _named(self, definition: str | None) -> str:
-        if definition is not None and definition not in self._hub.structures:
+        if definition is not None and definition not in self._hub.registry:
             raise UnknownNameError(
-                f"this hub has no definition {definition!r}; {did_you_mean(definition, self._hub.structures)}"
+                f"this hub has no definition {definition!r}; {did_you_mean(definition, self._hub.registry.names)}"
             )
         return ALL if definition is None else definition
 
@@ -143,9 +144,7 @@ class Brakes:
         return True
 
 
-async def found_in(
-    store: CaseStore, tenant: str, now: datetime, structures: Mapping[str, Structure]
-) -> tuple[Brake, Ward]:
+async def found_in(store: CaseStore, tenant: str, now: datetime, registry: Registry) -> tuple[Brake, Ward]:
     """What a hub that starts finds in the store: the brakes that are on, and the workers to leave alone.
 
     Raises `StoreUnavailableError`: a hub that cannot tell whether a brake is on does not start.
@@ -153,12 +152,12 @@ async def found_in(
     brake, ward = Brake(), Ward()
     found = await quarantines(store, tenant, now)
     ward.held.update({key: Hold(until) for key, until in found.items() if until is not None})
-    for name in (ALL, *structures):
+    for name in (ALL, *registry.names):
         if await store.bookmark(_bookmark(name), tenant=tenant):
             brake.on[name] = Pull()
-    for worker in dict.fromkeys(name for structure in structures.values() for name in workers_of(structure)):
+    for worker in dict.fromkeys(name for structure in registry.versions.values() for name in workers_of(structure)):
         if await store.bookmark(_sign(worker), tenant=tenant):
-            hold_worker(brake, ward, structures, worker, Pull())
+            hold_worker(brake, ward, registry, worker, Pull())
     return brake, ward
 
 
@@ -173,12 +172,17 @@ def workers_of(structure: Structure) -> set[str]:
     return {worker.name for binding in structure.bindings.values() for worker in binding.workers}
 
 
-def hold_worker(brake: Brake, ward: Ward, structures: Mapping[str, Structure], worker: str, pull: Pull) -> None:
+def hold_worker(brake: Brake, ward: Ward, registry: Registry, worker: str, pull: Pull) -> None:
     """Leave a worker alone in the cases of every definition that has it."""
     brake.workers[worker] = pull
-    for name, structure in structures.items():
-        if worker in workers_of(structure):
-            ward.held[name, worker] = Hold(by=pull.by, reason=pull.reason)
+    for name in names_with(worker, registry):
+        ward.held[name, worker] = Hold(by=pull.by, reason=pull.reason)
+
+
+def names_with(worker: str, registry: Registry) -> Sequence[str]:
+    """The definitions of which a version has a worker."""
+    found = (structure.name for structure in registry.versions.values() if worker in workers_of(structure))
+    return list(dict.fromkeys(found))
 
 
 def _alone(worker: str, definition: str | None) -> str:

@@ -32,6 +32,7 @@ from casehub.lifecycle import CaseStatus
 from casehub.plan import PlanView
 from casehub.query import CaseLog
 from casehub.record import with_stalled
+from casehub.registry import Registry
 from casehub.signals import brought, signalled
 from casehub.spi import LoopControl, Turn
 from casehub.state import CaseState
@@ -50,6 +51,9 @@ class Cases(Protocol):
 
     @property
     def runtime(self) -> Runtime: ...
+
+    @property
+    def registry(self) -> Registry: ...
 
     async def pump(self, case: CaseId) -> Pump:
         """The pump of a case, loaded if need be. Raises `CaseNotFoundError`."""
@@ -110,7 +114,7 @@ class Case:
         """
         pump, runtime = await self._hub.pump(self.id), self._hub.runtime
         events = await runtime.store.load(self.id, self._hub.tenant)
-        return await replay_decisions(events, pump.live.structure, loop, runtime.store.log)
+        return await replay_decisions(events, pump.live.structure, loop, runtime.store.log, self._hub.registry.versions)
 
     @property
     def log(self) -> CaseLog:

@@ -64,7 +64,7 @@ class Verbs:
     async def start(
         self, definition: str, facts: dict[str, Any], case_id: str | None = None, by: str = "user", step: bool = False
     ) -> str:
-        if definition not in self._hub.definitions:
+        if definition not in self._hub.registry:
             raise UnknownNameError(
                 f"this worker process has no definition {definition!r}; {did_you_mean(definition, self._hub.definitions)}"
             )

@@ -8,7 +8,7 @@ that is harmless: a case is started once under its id, has ended or has not, and
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -36,9 +36,9 @@ from casehub.inputs import Cancel, ChildEnded, Start
 from casehub.lifecycle import CaseStatus
 from casehub.patience import patiently
 from casehub.query import EventQuery, concrete
+from casehub.registry import Registry
 from casehub.residents import Residents
 from casehub.spi import CaseStore
-from casehub.structure import Structure
 from casehub.subcase import parent_of
 from casehub.subcase_events import SubCaseCancelled, SubCaseStarted
 from casehub.subscribers import Subscriber
@@ -82,10 +82,10 @@ class Ear(Subscriber[Event]):
 class Family:
     """Passes on what cases and their sub-cases have to tell each other."""
 
-    def __init__(self, runtime: Runtime, residents: Residents, structures: Mapping[str, Structure]) -> None:
+    def __init__(self, runtime: Runtime, residents: Residents, registry: Registry) -> None:
         self._runtime = runtime
         self._residents = residents
-        self._structures = structures
+        self._registry = registry
         self._ear: Ear | None = None
 
     async def begin(self, spawn: Callable[..., object], *, durable: bool) -> Subscriber[Event]:
@@ -147,11 +147,11 @@ class Family:
             await self._tell_of(event.case)
 
     async def _start(self, event: SubCaseStarted) -> None:
-        structure = self._structures.get(event.child_definition)
+        structure = self._registry.of(event.child_definition, event.child_structure)
         if structure is None:
             raise InputRefusedError(
                 f"sub-case {event.child!r} is of definition {event.child_definition!r}, which this hub lacks; "
-                f"{did_you_mean(event.child_definition, self._structures)}"
+                f"{did_you_mean(event.child_definition, self._registry.names)}"
             )
         try:
             await self._residents.start(

@@ -211,7 +211,7 @@ def _letter_discarded(state: CaseState, event: Any) -> None:
 
 
 def _task(state: CaseState, event: Any) -> None:
-    task = state.tasks.apply(event)
+    task = state.tasks.apply(event, state.structure)
     activation = state.activations.get(event.activation)
     if activation is not None:
         if task is not None and task.status.ended:
@@ -293,6 +293,7 @@ def _stalled(state: CaseState, event: Any) -> None:
 
 def _adopted(state: CaseState, event: Any) -> None:
     state.structure = event.structure
+    state.tasks.adopt(event.structure)
 
 
 def _limit_reached(state: CaseState, event: Any) -> None:

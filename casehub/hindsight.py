@@ -7,7 +7,7 @@ is put to it as the log has it, with the recorded writes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 
 import anyio
@@ -15,7 +15,7 @@ import anyio
 from casehub.decision import Decision, DecisionReplay, DecisionStatus, Difference, decisions_of
 from casehub.durations import duration
 from casehub.engine.deliberation import Asking, Question, stamps_of
-from casehub.events import DeliberationStarted, Event
+from casehub.events import CaseStarted, DefinitionAdopted, DeliberationStarted, Event
 from casehub.folding import apply
 from casehub.query import EventLog
 from casehub.spi import LoopControl, WorksStages
@@ -25,16 +25,17 @@ from casehub.view import CaseView
 
 
 async def replay_decisions(
-    events: Sequence[Event], structure: Structure, loop: LoopControl, log: EventLog
+    events: Sequence[Event], structure: Structure, loop: LoopControl, log: EventLog, versions: Mapping[str, Structure]
 ) -> DecisionReplay:
     """Put the decisions of a case to a loop control, up to the first that it takes otherwise.
 
-    `events`: the whole log of the case. Decisions that have no recorded answer are passed over. Each may take as long as
+    `events`: the whole log of the case; `structure`: what it has now; `versions`: others that are known, by hash. A decision
+    is put with the version that the case had then, if it is known, else with what it has now. Decisions that have no recorded answer are passed over. Each may take as long as
     the loop control's deadline, in real time. Raises `UnknownNameError` for a binding that the definition has no more.
     """
-    if isinstance(loop, WorksStages):
-        loop = loop.over(structure)
-    case = events[0].case
+    now, given, case = structure, loop, events[0].case
+    if isinstance(given, WorksStages):
+        loop = given.over(now)
     state = CaseState(case, control=loop.initial())
     decisions = iter(decisions_of(events))
     compared = skipped = 0
@@ -46,6 +47,10 @@ async def replay_decisions(
                 state.control = loop.apply(state.control, event)
             if isinstance(event, DeliberationStarted):
                 begun = event
+            elif isinstance(event, CaseStarted | DefinitionAdopted):
+                structure = versions.get(event.structure, now)
+                if isinstance(given, WorksStages):
+                    loop = given.over(structure)
         if begun is None:
             continue
         decision = next(decisions)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar, overload
@@ -24,7 +24,7 @@ from casehub.engine.executor import LocalExecutor
 from casehub.engine.pump import Pump
 from casehub.engine.runtime import Runtime
 from casehub.envelope import is_case_id, new_case_id
-from casehub.errors import HubClosedError, InputRefusedError, SettingsError, did_you_mean
+from casehub.errors import HubClosedError, InputRefusedError, SettingsError
 from casehub.events import CaseId, Event
 from casehub.inputs import Start
 from casehub.lifecycle import CaseStatus
@@ -34,15 +34,15 @@ from casehub.migration import Migration, migrate
 from casehub.opening import Composition, Opened, opened
 from casehub.quarantines import Quarantines
 from casehub.query import CaseQuery, CaseSummary, EventLog, check_kinds
+from casehub.registry import Registry
 from casehub.residents import Residents
 from casehub.resources import Opener
 from casehub.retention import KEEP, Keeper, Retention, retiring
 from casehub.serialized import FactSerializer
 from casehub.snapshots import Checkpoint, Snapshots, checkpoint_of
 from casehub.spi import CaseStore, Clock, Executor, LoopControl, SnapshotStore
-from casehub.structure import Structure, link, started_with, with_sub_cases
+from casehub.structure import Structure, started_with
 from casehub.subscribers import Handler, Subscriber
-from casehub.validation import build
 from casehub.values import OwnerId, apart
 from casehub.worklist import Worklist
 
@@ -56,6 +56,7 @@ NOT_OPEN: Final = "the hub is not open: use it inside 'async with CaseHub(...) a
 class CaseHub:
     """Works the cases of its definitions while it is entered; leaving it leaves nothing behind.
 
+    - `kept`: other versions of definitions, for the open cases that have them; new cases are of `definitions`.
     - `loop`: the loop control for all definitions, or one by definition name; choreography by default.
     - `store`: a `CaseStore` or its URL (`sqlite:///cases.db`); this process's memory by default.
     - `snapshots`: a `SnapshotStore` or its URL, to load cases faster; `checkpoint`: when they are kept: `"waiting"`,
@@ -75,6 +76,7 @@ class CaseHub:
     def __init__(
         self,
         *definitions: CaseDefinition,
+        kept: Iterable[CaseDefinition] = (),
         loop: Loops | None = None,
         store: CaseStore | str = "memory://",
         snapshots: SnapshotStore | str | None = None,
@@ -91,15 +93,14 @@ class CaseHub:
         retention: Retention | None = KEEP,
         serializers: Sequence[FactSerializer] = (),
     ) -> None:
-        self.definitions = with_sub_cases(definitions)
-        self.structures = {name: build(each, serializers) for name, each in self.definitions.items()}
-        link(self.structures)
+        if not persist:
+            store, snapshots = "memory://", None
+        self.registry = Registry(definitions, kept, serializers)
         self._parts = Composition(
-            definitions=self.definitions,
-            structures=self.structures,
-            loops=loops_of(loop, self.structures),
-            store=store_of(kept) if isinstance(kept := store if persist else "memory://", str) else kept,
-            snapshots=_snapshots(snapshots) if persist else None,
+            registry=self.registry,
+            loops=loops_of(loop, self.registry.versions),
+            store=store_of(store) if isinstance(store, str) else store,
+            snapshots=snapshots_of(snapshots) if isinstance(snapshots, str) else snapshots,
             checkpoint=checkpoint_of(checkpoint),
             persists=persist,
             clock=clock or clock_of("system"),
@@ -197,7 +198,7 @@ class CaseHub:
         Raises `InputRefusedError` for a missing or unknown fact (naming the nearest) or one of the wrong type, and
         `CaseExistsError` when `case_id` is taken.
         """
-        structure = self._structure(definition)
+        structure = self.registry.meant(definition)
         values, sure = apart({**(given or {}), **facts})
         case = new_case_id() if case_id is None else CaseId(case_id)
         if not is_case_id(case):
@@ -259,8 +260,21 @@ class CaseHub:
         return keeper
 
     async def migrate(self, definition: CaseDefinition | str, *, dry_run: bool = False) -> Sequence[Migration]:
-        """The open cases of another version, which adopt this one where they can; `dry_run`: only say so."""
-        return await migrate(self, self._structure(definition), dry_run=dry_run)
+        """The open cases of other versions, which adopt this one where they can; `dry_run`: only say so.
+
+        By name it is the current version. What a case has running goes on.
+        """
+        return await migrate(self, self.registry.meant(definition), dry_run=dry_run)
+
+    @property
+    def definitions(self) -> Mapping[str, CaseDefinition]:
+        """The definitions that new cases are of, by name; those of their sub-cases among them."""
+        return self.registry.definitions
+
+    @property
+    def structures(self) -> Mapping[str, Structure]:
+        """What these come to, by name."""
+        return self.registry.structures
 
     @property
     def snapshots(self) -> Snapshots:
@@ -274,7 +288,7 @@ class CaseHub:
 
     def loop_of(self, definition: CaseDefinition | str) -> LoopControl:
         """The loop control that cases of a definition start with. Raises `SettingsError` for an unknown definition."""
-        return self._parts.loops[self._structure(definition).name]
+        return self._parts.loops[self.registry.meant(definition).hash]
 
     def steer(self, case_id: str, loop: LoopControl) -> None:
         """Give one case, before it starts, a loop control of its own, for as long as this hub is open."""
@@ -339,25 +353,14 @@ class CaseHub:
         """The pump of a case, loaded when it is not in memory. Raises `CaseNotFoundError`."""
         return await self._residents_now.pump(case)
 
+    async def move(self, case: CaseId, structure: Structure) -> None:
+        """Let a case go on under a version of its definition. Raises `InputRefusedError` where it cannot."""
+        await self._residents_now.move(case, structure)
+
     async def pump_anew(self, case: CaseId) -> Pump:
         """As `pump`; a case that has ended is folded from its log."""
         return await self._residents_now.anew(case)
 
     def begin(self, definition: str, case: CaseId) -> Pump:
         """The pump of a case that is about to start: its id is not taken, and what it gets first is its `Start`."""
-        return self._residents_now.begin(case, self._structure(definition))
-
-    # ---- how
-
-    def _structure(self, definition: CaseDefinition | str) -> Structure:
-        name = definition if isinstance(definition, str) else definition.name
-        structure = self.structures.get(name)
-        if structure is None or (isinstance(definition, CaseDefinition) and structure.definition is not definition):
-            raise SettingsError(
-                f"this hub has no definition {name!r}; {did_you_mean(name, self.structures)} (pass it to CaseHub)"
-            )
-        return structure
-
-
-def _snapshots(given: SnapshotStore | str | None) -> SnapshotStore | None:
-    return snapshots_of(given) if isinstance(given, str) else given
+        return self._residents_now.begin(case, self.registry.meant(definition))

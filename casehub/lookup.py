@@ -39,6 +39,10 @@ _SERVERS = ("postgres", "postgresql")
 _OPTIONS = ("synchronous",)
 """What may stand behind the `?` of the URL of a file."""
 
+ENDINGS = (".yaml", ".yml")
+"""What the files of definitions end in."""
+KEPT = "kept"
+"""The folder, beside definitions in files, of the versions that are kept for their open cases."""
 _CLOCKS = {"system": ("casehub.adapters.clock", "SystemClock")}
 _EXTRAS = {"xes": ("casehub.adapters.xes", "xes"), "loader": ("casehub.loader", "yaml")}
 

@@ -18,7 +18,6 @@ from anyio.abc import TaskGroup
 
 from casehub.brakes import found_in
 from casehub.bus import Bus
-from casehub.definition import CaseDefinition
 from casehub.engine.pool import TaskPool
 from casehub.engine.runtime import Runtime
 from casehub.engine.timers import TimerWheel
@@ -28,12 +27,12 @@ from casehub.family import Family
 from casehub.lifecycle import CaseStatus
 from casehub.metrics import observe
 from casehub.query import CaseQuery
+from casehub.registry import Registry
 from casehub.residents import Residents
 from casehub.resources import Opener, open_resources
 from casehub.retention import Keeper, Retention, retiring
 from casehub.snapshots import Checkpoint, Snapshots
 from casehub.spi import CaseStore, Clock, Executor, LoopControl, RetiresCases, SnapshotStore, Turn, Volatile
-from casehub.structure import Structure
 from casehub.subscribers import Subscriber
 
 HAND_ON: Final = 5.0
@@ -48,14 +47,13 @@ COUNTED: Final = 100_000
 class Composition:
     """What a hub is composed of.
 
-    `snapshots`: where they are kept, None for none, and `checkpoint`, when; `persists`: whether `store` was to keep anything;
-    `chance`: of the jitter of retries; `replaced`: values for resources, instead of opening them; `resident`: how many
-    cases that wait stay in memory, and `linger`: how long; `resumes`: whether it works what is open in the store, unasked;
-    `retention`: how long cases are kept after their end, None for ever.
+    `loops`: by version; `snapshots`: where they are kept, None for none, and `checkpoint`, when; `persists`: whether `store`
+    was to keep anything; `chance`: of the jitter of retries; `replaced`: values for resources, instead of opening them;
+    `resident`: how many cases that wait stay in memory, and `linger`: how long; `resumes`: whether it works what is open in
+    the store, unasked; `retention`: how long cases are kept after their end, None for ever.
     """
 
-    definitions: Mapping[str, CaseDefinition]
-    structures: Mapping[str, Structure]
+    registry: Registry
     loops: Mapping[str, LoopControl]
     store: CaseStore
     snapshots: SnapshotStore | None
@@ -130,7 +128,7 @@ class Opened:
 
 async def opened(parts: Composition, subscribers: list[Subscriber[Any]]) -> Opened:
     """Open what a hub is composed of, and start what runs; what passes on between cases joins the subscribers."""
-    store, tenant, structures = parts.store, parts.tenant, parts.structures
+    store, tenant, registry = parts.store, parts.tenant, parts.registry
     async with AsyncExitStack() as opening:
         bus = Bus(store.log, tenant=tenant)
         snapshots = Snapshots(parts.snapshots, parts.checkpoint, store.log, parts.clock, tenant)
@@ -144,8 +142,8 @@ async def opened(parts: Composition, subscribers: list[Subscriber[Any]]) -> Open
         opening.push_async_callback(snapshots.close)
         await snapshots.open()
         bus.position = await store.log.position()
-        brake, ward = await found_in(store, tenant, parts.clock.now(), structures)
-        resources = await open_resources(parts.definitions, parts.replaced, opening)
+        brake, ward = await found_in(store, tenant, parts.clock.now(), registry)
+        resources = await open_resources(registry, parts.replaced, opening)
         group = anyio.create_task_group()
         wheel = TimerWheel(parts.clock, store)
         runtime = Runtime(
@@ -162,7 +160,7 @@ async def opened(parts: Composition, subscribers: list[Subscriber[Any]]) -> Open
         )
         residents = Residents(
             runtime,
-            structures,
+            registry,
             parts.loops,
             tenant,
             parts.resident,
@@ -170,8 +168,8 @@ async def opened(parts: Composition, subscribers: list[Subscriber[Any]]) -> Open
             snapshots,
             asked_only=not parts.resumes,
         )
-        if any(each.children for each in structures.values()):
-            family = Family(runtime, residents, structures)
+        if any(each.children for each in registry.versions.values()):
+            family = Family(runtime, residents, registry)
             subscribers.append(await family.begin(group.start_soon, durable=parts.resumes))
         # What the store raises from here on would come out of the group, wrapped: nothing is asked any more.
         opening.callback(residents.forget)  # once nothing runs any more, and before what it used is closed

@@ -1,4 +1,4 @@
-"""Parking: an open case that its definition, as it is now, cannot go on with is left as it is until that is mended."""
+"""Parking: an open case that no version here can go on with is left as it is until that is mended."""
 
 from __future__ import annotations
 
@@ -17,11 +17,23 @@ _UNKNOWN: Final = FactType()
 
 
 def why_parked(state: CaseState, structure: Structure) -> str:
-    """Why a case cannot be worked by a definition, and what to do; empty where it can, or has ended."""
-    missing = [] if state.status.ended else list(_gone(state, structure))
-    if not missing:
+    """Why a case cannot be worked by a version of its definition, and what to do; empty where it can, or has ended."""
+    if not (lacks := lacking(state, structure)):
         return "" if state.status.ended else _unreadable(state, structure)
-    return f"its definition has changed and lacks {', '.join(missing)}, which is in flight; bring that back"
+    return (
+        f"its definition has changed and lacks {lacks}, which is in flight; bring that back, or keep the version that it "
+        f"has, {state.structure}, beside the new one"
+    )
+
+
+def lacking(state: CaseState, structure: Structure) -> str:
+    """What is in flight in an open case and has no place in a version of its definition, in words; empty for nothing."""
+    return "" if state.status.ended else ", ".join(_gone(state, structure))
+
+
+def unfit(lacks: str) -> str:
+    """Why a case stays with the version that it has, in words."""
+    return f"that version lacks {lacks}, which is in flight; until that is over the case goes on with its own"
 
 
 def _unreadable(state: CaseState, structure: Structure) -> str:

@@ -33,8 +33,10 @@ from casehub.errors import (
 from casehub.events import CaseId
 from casehub.inputs import Adopt, Leave, Recover, Start, TimerDue
 from casehub.lifecycle import ActivationStatus, CaseStatus
+from casehub.loops import over
 from casehub.parking import why_parked
 from casehub.patience import patiently
+from casehub.registry import Registry, version_in
 from casehub.snapshots import Snapshots
 from casehub.spi import DueTimer, LoopControl
 from casehub.state import CaseState
@@ -62,7 +64,7 @@ class Residents:
     def __init__(
         self,
         runtime: Runtime,
-        structures: Mapping[str, Structure],
+        registry: Registry,
         loops: Mapping[str, LoopControl],
         tenant: str,
         bound: int,
@@ -75,7 +77,7 @@ class Residents:
         self.snapshots = snapshots
         snapshots.pump_of = lambda case: self._pumps.get(case)  # noqa: PLW0108 - the table may be another one
         self._runtime = runtime
-        self._structures = structures
+        self._registry = registry
         self._loops = loops
         self.tenant = tenant
         self._bound = max(bound, 1)
@@ -95,11 +97,13 @@ class Residents:
         """Give one case a loop control of its own, for as long as the hub is open. Say so before it starts."""
         self._steered[case] = loop
 
-    def _loop(self, case: CaseId, definition: str) -> LoopControl:
-        return self._steered.get(case) or self._loops[definition]
+    def _loop(self, case: CaseId, structure: Structure) -> LoopControl:
+        steered = self._steered.get(case)
+        return self._loops[structure.hash] if steered is None else over(steered, structure)
 
     def _loop_if_known(self, case: CaseId, definition: str) -> LoopControl | None:
-        return self._loop(case, definition) if definition in self._structures else None
+        known = next((each for each in self._registry.versions.values() if each.name == definition), None)
+        return None if known is None else self._loop(case, known)
 
     async def start(self, case: CaseId, structure: Structure, input: Start, *, fresh: bool) -> None:
         """Begin a case; `fresh`: its id cannot be taken. Raises `CaseExistsError` when it is."""
@@ -119,7 +123,7 @@ class Residents:
 
     def begin(self, case: CaseId, structure: Structure) -> Pump:
         """The pump of a case whose id is not taken; what it gets first is its `Start`."""
-        runtime, loop = self._runtime, self._loop(case, structure.name)
+        runtime, loop = self._runtime, self._loop(case, structure)
         state = CaseState(case, definition=structure.name, tenant=self.tenant)
         live = LiveCase(state, structure, loop, runtime.store.log, runtime.chance)
         pump = self._pumps[case] = Pump(live, runtime, self._idle)
@@ -148,6 +152,13 @@ class Residents:
                 loading.set_result(pump)  # None where whoever loaded was cancelled: the next one does
             del self._loading[case]
 
+    async def move(self, case: CaseId, structure: Structure) -> None:
+        """Let a case go on under a version of its definition. Raises `InputRefusedError` where it cannot."""
+        pump = await self.pump(case)
+        await pump.committed()
+        if pump.live.structure is not structure:
+            await pump.move(structure, self._loop(case, structure))
+
     async def anew(self, case: CaseId) -> Pump:
         """The pump of a case, folded from its log where it has ended: nothing is left of how it came to its end.
 
@@ -173,13 +184,9 @@ class Residents:
             return begun  # it was started while this looked for it
         if not events and kept is None:
             raise CaseNotFoundError(f"there is no case {case!r} in this hub's store; list them with hub.cases()")
-        name = events[0].definition if kept is None else kept.state.definition
-        structure = self._structures.get(name)
-        if structure is None:
-            raise InputRefusedError(
-                f"case {case!r} is of definition {name!r}, which this hub lacks; {did_you_mean(name, self._structures)}"
-            )
-        loop = self._loop(case, name)
+        name, version = (events[0].definition, "") if kept is None else (kept.state.definition, kept.state.structure)
+        structure = self._structure(case, name, version_in(events) or version)
+        loop = self._loop(case, structure)
         try:
             base = None if kept is None else kept.state
             live = restore(case, events, structure, loop, runtime.store.log, runtime.chance, base)
@@ -193,6 +200,7 @@ class Residents:
         if reason := why_parked(state, structure):
             self.parked[case] = reason
             raise InputRefusedError(f"case {case!r} is parked: {reason}")
+        self.parked.pop(case, None)
         self._pumps[case] = pump
         if not state.status.ended:
             if state.structure != structure.hash:
@@ -207,6 +215,20 @@ class Residents:
                     self.look_after(case)  # nothing has happened to it since this hub was opened
         self._idle(pump)
         return pump
+
+    def _structure(self, case: CaseId, name: str, version: str) -> Structure:
+        """What a case goes on with. Raises `InputRefusedError` where nothing of its definition is here."""
+        structure = self._registry.of(name, version)
+        if structure is not None:
+            return structure
+        if name in self._registry:
+            raise InputRefusedError(
+                f"case {case!r} is of version {version} of definition {name!r}, of which this hub keeps only others; keep "
+                "that one too, or give one that is current"
+            )
+        raise InputRefusedError(
+            f"case {case!r} is of definition {name!r}, which this hub lacks; {did_you_mean(name, self._registry.names)}"
+        )
 
     async def resume(self) -> None:
         """Load every case that was being worked when the store was last left."""

@@ -20,6 +20,7 @@ from casehub.envelope import new_case_id
 from casehub.events import CaseId, ContextChanged, DeliberationFinished, Event, SelectionDropped, WorkerScheduled
 from casehub.hub import CaseHub
 from casehub.spi import Answer, KeepsAgenda, KeepsControl, LoopControl, WorksStages
+from casehub.structure import Structure
 from casehub.values import ABSENT, Absent, Plain
 from casehub.view import CaseView
 
@@ -140,12 +141,12 @@ class SteppingLoopControl:
             self.dump_control, self.load_control = inner.dump_control, inner.load_control
         if isinstance(inner, WorksStages):
             self.stage_events = inner.stage_events
-            self.over, self.inactive, self.awaited, self.direct = (
-                inner.over,
-                inner.inactive,
-                inner.awaited,
-                inner.direct,
-            )
+            self.inactive, self.awaited, self.direct = inner.inactive, inner.awaited, inner.direct
+            self.over = self._over
+
+    def _over(self, structure: Structure) -> LoopControl:
+        inner = self._inner
+        return SteppingLoopControl(inner.over(structure), self._turnstile) if isinstance(inner, WorksStages) else self
 
     async def select(self, case: CaseView, eligible: Sequence[Binding]) -> Answer:
         await self._turnstile.wait(case.id, [binding.name for binding in eligible])

@@ -238,25 +238,6 @@ def _returned(definition: CaseDefinition, worker: Worker, around: tuple[CaseDefi
     return list[annotation] if spec.several else annotation
 
 
-def with_sub_cases(definitions: Iterable[CaseDefinition]) -> dict[str, CaseDefinition]:
-    """Definitions and those of their sub-cases, by name. Raises `SettingsError` where two have one name."""
-    found: dict[str, CaseDefinition] = {}
-    waiting = list(definitions)
-    if len(set(waiting)) < len(waiting):
-        raise SettingsError("a definition was given twice; give each once")
-    for definition in waiting:  # which grows meanwhile
-        if found.setdefault(definition.name, definition) is not definition:
-            raise SettingsError(f"two definitions have the name {definition.name!r}; rename one of them")
-        waiting += [each for each in definition.sub_cases.values() if each not in waiting]
-    return found
-
-
-def link(structures: Mapping[str, Structure]) -> None:
-    """Give each structure those of its sub-cases."""
-    for structure in structures.values():
-        structure.children = {name: structures[name] for name in structure.definition.sub_cases}
-
-
 def _model_fields(model: object) -> dict[str, tuple[Any, bool]]:
     """The fields of an inputs model with their types, and whether they are required."""
     if model is None:

@@ -23,6 +23,7 @@ class SubCaseEvent(Event):
 class SubCaseStarted(SubCaseEvent):
     """A case of `child_definition` is started with these facts. `waited`: whether its activation waits for it.
 
+    `child_structure`: the version of it that this case's own names; empty in logs that do not say it.
     `budget`: what is left of the budgets that it spends from too, by unit; None where there is none.
     """
 
@@ -30,6 +31,7 @@ class SubCaseStarted(SubCaseEvent):
     facts: Mapping[str, Plain]
     waited: bool = True
     budget: Mapping[str, float] | None = None
+    child_structure: str = ""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -61,7 +61,7 @@ class Task:
 
     `groups`, `users`: who may take it, everybody where both are empty, but for `declined_by`; `assignee`: who has it;
     `delegator`: who had it before them and passed it on; `comments`: how many there are; `ask`: a worker that runs
-    waits for it; `gate`: it is to approve a planned action; `ended_by`, `reason`: of its end. What the log does not
+    waits for it; `gate`: it is to approve a planned action; `structure`: the version of the definition that it is of; `ended_by`, `reason`: of its end. What the log does not
     hold is filled in by `hub.tasks`: `form`, the JSON Schema of the answer, and, for one task alone, `facts`, what is
     to be seen with it, as plain values.
     """
@@ -93,6 +93,7 @@ class Task:
     comments: int = 0
     ask: bool = False
     gate: bool = False
+    structure: str = ""
     answer: Plain = None
     ended_by: str = ""
     reason: str = ""
@@ -196,10 +197,10 @@ class Tasks:
         """The open tasks that an activation waits for."""
         return [task for task in self.open.values() if task.activation == activation]
 
-    def apply(self, event: HumanTaskEvent) -> Task | None:
-        """Take one event in; total. The task as that leaves it, None for one that nobody knows."""
+    def apply(self, event: HumanTaskEvent, structure: str) -> Task | None:
+        """Take one event in; total. The task as that leaves it, None for one that nobody knows. `structure`: of its case."""
         if isinstance(event, HumanTaskCreated):
-            task: Task | None = _created(event)
+            task: Task | None = _created(event, structure)
         else:
             known = self.open.get(event.task)
             change = _CHANGES.get(type(event))
@@ -215,8 +216,12 @@ class Tasks:
             self.open[task.id] = task
         return task
 
+    def adopt(self, structure: str) -> None:
+        """The case has another version of its definition now."""
+        self.open = {id: replace(task, structure=structure) for id, task in self.open.items()}
 
-def _created(event: HumanTaskCreated) -> Task:
+
+def _created(event: HumanTaskCreated, structure: str) -> Task:
     return Task(
         id=event.task,
         case=event.case,
@@ -237,6 +242,7 @@ def _created(event: HumanTaskCreated) -> Task:
         expires=event.expires,
         ask=event.ask,
         gate=event.gate,
+        structure=structure,
         form=event.form or {},
         created_at=event.at,
         changed_at=event.at,

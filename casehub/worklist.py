@@ -20,8 +20,8 @@ from casehub.events import CaseId
 from casehub.humantask import person_of
 from casehub.inputs import Assign, Claim, Comment, Complete, Decline, Delegate, Release, TaskInput
 from casehub.query import EventQuery, concrete
+from casehub.registry import Registry
 from casehub.state import CaseState
-from casehub.structure import Structure
 from casehub.task_events import HumanTaskEvent, TaskId
 from casehub.tasks import Task, TaskQuery, TaskStatus
 from casehub.values import ABSENT, Plain, copy
@@ -35,7 +35,7 @@ class Tasked(Protocol):
     """What a worklist needs of its hub."""
 
     tenant: str
-    structures: dict[str, Structure]
+    registry: Registry
 
     @property
     def runtime(self) -> Runtime: ...
@@ -90,7 +90,7 @@ class Worklist:
             limit=limit,
         )
         found = await self._hub.runtime.store.log.tasks(query)
-        return [with_form(task, self._hub.structures) for task in found]
+        return [with_form(task, self._hub.registry) for task in found]
 
     async def get(self, task: str) -> Task:
         """One task, with what is to be seen with it. Raises `TaskNotFoundError`."""
@@ -103,7 +103,7 @@ class Worklist:
         def shown(live: LiveCase) -> Mapping[str, Plain]:
             return shown_with(found[0], live.state)
 
-        return replace(with_form(found[0], self._hub.structures), facts=await pump.read(shown))
+        return replace(with_form(found[0], self._hub.registry), facts=await pump.read(shown))
 
     async def history(self, task: str) -> Sequence[HumanTaskEvent]:
         """What happened to a task, comments among it, oldest first."""
@@ -167,7 +167,7 @@ class Worklist:
         task = turn.tasks.get(input.task)
         if task is None:  # nothing changed, or it was taken before
             (task,) = await self._hub.runtime.store.log.tasks(TaskQuery(tenant=self._hub.tenant, task=input.task))
-        return with_form(task, self._hub.structures)
+        return with_form(task, self._hub.registry)
 
 
 def case_of(task: str) -> CaseId:
@@ -181,14 +181,14 @@ def case_of(task: str) -> CaseId:
     return CaseId(task.rsplit("/", 2 + slashes % 2)[0])
 
 
-def with_form(task: Task, structures: Mapping[str, Structure]) -> Task:
-    """The task with the JSON Schema of its answer, where the definition is known and still asks for it.
+def with_form(task: Task, registry: Registry) -> Task:
+    """The task with the JSON Schema of its answer, where its version of the definition is known and asks for it.
 
     A question of a worker has it from the log.
     """
     if task.ask or task.gate:
         return task
-    structure = structures.get(task.definition)
+    structure = registry.of(task.definition, task.structure)
     binding = None if structure is None else structure.bindings.get(task.binding)
     for worker in () if binding is None else binding.workers:
         if worker.form is not None:

@@ -107,6 +107,7 @@ LAYERS = {
         "casehub.record",
         "casehub.redaction",
         "casehub.references",
+        "casehub.registry",
         "casehub.remote",
         "casehub.replay",
         "casehub.residents",

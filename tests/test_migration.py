@@ -63,8 +63,9 @@ async def test_a_dry_run_names_the_open_cases_of_another_version_and_changes_not
         found = {each.case: each for each in await hub.migrate(now, dry_run=True)}
         assert set(found) == {"idle", "busy"}
         assert found["idle"].refused == ""
-        assert (
-            found["busy"].refused == "its definition has changed and lacks approve, which is in flight; bring that back"
+        assert found["busy"].refused == (
+            "its definition has changed and lacks approve, which is in flight; bring that back, or keep the version that "
+            f"it has, {found['busy'].before}, beside the new one"
         )
         assert found["idle"].before != found["idle"].after == hub.structures["claim"].hash
         assert await hub.log.position() == position

@@ -12,11 +12,12 @@ from casehub.cli.loops import loops_named
 from casehub.definition import CaseDefinition
 from casehub.errors import SettingsError, UnknownNameError, did_you_mean
 from casehub.hub import CaseHub
-from casehub.lookup import adapter, load_definition, object_of, store_of
+from casehub.lookup import ENDINGS, adapter, object_of, store_of
+from casehub.registry import Registry
 from casehub.retention import KEEP, Retention
 from casehub.spi import Volatile
+from casehub.state import CaseState
 from casehub.structure import Structure
-from casehub.validation import build
 
 
 @runtime_checkable
@@ -33,10 +34,6 @@ class OnServer(Protocol):
     name: str
 
 
-ENDINGS = (".yaml", ".yml")
-"""What the files of definitions end in."""
-
-
 def is_app(text: str) -> bool:
     """Whether a word is an APP rather than the name of a definition."""
     return ":" in text or text.endswith(ENDINGS)
@@ -48,34 +45,36 @@ def is_file(reference: str) -> bool:
 
 
 def definitions_of(reference: str, allow_code: Sequence[str] = ()) -> list[CaseDefinition]:
-    """The definitions that APP names. `allow_code`: packages that those in files may refer to.
+    """The definitions that APP names, the current versions alone. `allow_code`: packages that those in files may refer to.
 
     Raises `SettingsError` for what is no APP, and what loading a file raises.
     """
+    return _listed(reference, allow_code)[0]
+
+
+def registry_of(reference: str, allow_code: Sequence[str] = ()) -> Registry:
+    """The definitions that APP names, with the versions that it keeps. Raises what `definitions_of` and `Registry` do."""
+    found = None if is_file(reference) else object_of(reference)
+    return found.registry if isinstance(found, CaseHub) else Registry(*_listed(reference, allow_code))
+
+
+def _listed(reference: str, allow_code: Sequence[str]) -> tuple[list[CaseDefinition], list[CaseDefinition]]:
+    """The current definitions and the kept ones."""
     if is_file(reference):
-        return _of_files(Path(reference), allow_code)
+        return adapter("loader").load_versions(reference, allow_code=allow_code)  # type: ignore[no-any-return]  # looked up by name
     found = object_of(reference)
     if isinstance(found, CaseHub):
-        return list(found.definitions.values())
+        current = list(found.definitions.values())
+        return current, [each.definition for each in found.registry.versions.values() if each.definition not in current]
     if isinstance(found, CaseDefinition):
-        return [found]
+        return [found], []
     if isinstance(found, Iterable) and not isinstance(found, str | bytes | dict):
         several = list(found)
         if several and all(isinstance(each, CaseDefinition) for each in several):
-            return several
+            return several, []
     raise SettingsError(
         f"{reference!r} is {_described(found)}; name a CaseDefinition, a list of them, or a CaseHub that is not open"
     )
-
-
-def _of_files(path: Path, allow_code: Sequence[str]) -> list[CaseDefinition]:
-    if not path.is_dir():
-        return [load_definition(path, allow_code=allow_code)]
-    files = sorted(each for each in path.iterdir() if each.suffix in ENDINGS)
-    if not files:
-        raise SettingsError(f"{str(path)!r} has no file that ends in {' or '.join(ENDINGS)}; name one that has")
-    found: list[CaseDefinition] = adapter("loader").load_all(files, allow_code=allow_code)
-    return found
 
 
 def hub_of(
@@ -92,11 +91,11 @@ def hub_of(
 
     Raises `SettingsError`, and `DefinitionError` for a definition that can never work.
     """
-    definitions = definitions_of(reference, allow_code)
     found = None if is_file(reference) else object_of(reference)
     if not isinstance(found, CaseHub):
-        loops = loops_named(loop, [definition.name for definition in definitions])
-        return CaseHub(*definitions, store=store, loop=loops, tenant=tenant, resume=resume, retention=retention)
+        current, kept = _listed(reference, allow_code)
+        loops = loops_named(loop, [definition.name for definition in (*current, *kept)])
+        return CaseHub(*current, kept=kept, store=store, loop=loops, tenant=tenant, resume=resume, retention=retention)
     if loop:
         raise SettingsError(f"--loop {loop}: {reference!r} is a CaseHub, which has its own; give it loop= there")
     if retention is not KEEP:
@@ -108,14 +107,20 @@ def hub_of(
     return found
 
 
-def structure_of(reference: str, case: str, definition: str, allow_code: Sequence[str] = ()) -> Structure:
-    """The structure of a case's definition, which APP has. Raises `UnknownNameError` where it lacks it."""
-    found = {each.name: each for each in definitions_of(reference, allow_code)}
-    if definition not in found:
+def structure_of(registry: Registry, reference: str, state: CaseState) -> Structure:
+    """What a case goes on with, of what APP has. Raises `UnknownNameError` where it lacks that."""
+    structure = registry.of(state.definition, state.structure)
+    if structure is None and state.definition in registry:
         raise UnknownNameError(
-            f"case {case!r} is of definition {definition!r}, which {reference} lacks; {did_you_mean(definition, found)}"
+            f"case {state.id!r} is of version {state.structure} of {state.definition!r}, and {reference} keeps only others; "
+            "keep that one too"
         )
-    return build(found[definition])
+    if structure is None:
+        nearest = did_you_mean(state.definition, registry.names)
+        raise UnknownNameError(
+            f"case {state.id!r} is of definition {state.definition!r}, which {reference} lacks; {nearest}"
+        )
+    return structure
 
 
 def _described(found: Any) -> str:

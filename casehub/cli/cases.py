@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from cyclopts import App, Parameter
 
 from casehub.adapters.codec import as_dict
-from casehub.cli.application import hub_of
+from casehub.cli.application import hub_of, structure_of
 from casehub.cli.desk import known, worker_process
 from casehub.cli.happening import COLUMNS, told
 from casehub.cli.options import Common, Session, Working
@@ -158,6 +158,7 @@ def show(printer: Printer, record: CaseRecord) -> None:
     about: list[tuple[str, object]] = [
         ("case", state.id),
         ("definition", state.definition),
+        ("version", state.structure),
         ("status", "stalled" if state.stalled else state.status),
         ("started", state.started_at),
         ("changed", state.changed_at),
@@ -198,6 +199,7 @@ def case_json(record: CaseRecord) -> dict[str, Any]:
     return {
         "case": state.id,
         "definition": state.definition,
+        "structure": state.structure,
         "status": state.status,
         "stalled": bool(state.stalled),
         "reason": state.reason,
@@ -366,12 +368,8 @@ async def _explained(session: Session, id: str, binding: str | None) -> list[Exp
         if not worked.app:
             raise session.needs_app("no worker process runs, and the definition of the case is not known")
         hub = hub_of(worked.app, "memory://", loop=worked.loop, allow_code=worked.allow_code)
-        name = record.state.definition
-        if name not in hub.structures:
-            raise UnknownNameError(
-                f"case {id!r} is of definition {name!r}, which {worked.app} lacks; {did_you_mean(name, hub.structures)}"
-            )
-        said = record.explain(hub.structures[name], hub.loop_of(name), binding)
+        structure = structure_of(hub.registry, worked.app, record.state)
+        said = record.explain(structure, hub.loop_of(structure.definition), binding)
         return await with_stalled(said, list(record.state.children.known.values()), store, session.settings.tenant)
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
-from casehub.cli.application import structure_of
+from casehub.cli.application import registry_of, structure_of
 from casehub.cli.desk import known
 from casehub.cli.loops import strategy_of
 from casehub.cli.options import Common, Session, Working
@@ -136,9 +136,10 @@ async def replay(
     async with session.reading() as store:
         with known(session, id):
             record = await read_case(store, id, session.settings.tenant)
-        structure = structure_of(worked.app, record.id, record.state.definition, worked.allow_code)
+        registry = registry_of(worked.app, worked.allow_code)
+        structure = structure_of(registry, worked.app, record.state)
         with progress(f"replaying {id}"):
-            found = await replay_decisions(record.events, structure, loop, store.log)
+            found = await replay_decisions(record.events, structure, loop, store.log, registry.versions)
     if not found.compared:
         raise UnknownNameError(
             f"case {id!r} has no decision that was answered, so there is nothing to replay; see 'casehub case decisions {id}'"

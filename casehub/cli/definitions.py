@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from cyclopts import App, Parameter
 from pydantic_core import to_json
 
-from casehub.cli.application import definitions_of, is_file
+from casehub.cli.application import definitions_of, is_file, registry_of
 from casehub.cli.loops import loops_named
 from casehub.cli.options import Common, Loading, Session
 from casehub.cli.text import compact
@@ -61,17 +61,19 @@ def validate(*apps: Annotated[str, Parameter(name="APP", help=APP)], common: Loa
     wrong: list[CaseHubError] = []
     for app in apps:
         try:
-            items += [_summary(app, build(each)) for each in definitions_of(app, session.allow_code)]
+            registry = registry_of(app, session.allow_code)
+            current = registry.structures.values()
+            items += [_summary(app, each, kept=each not in current) for each in registry.versions.values()]
         except CaseHubError as error:
             wrong.append(error)
     if len(apps) == 1 and wrong:
         raise wrong[0]
     items += [{"app": None, "problem": problem(error)} for error in wrong]
-    session.printer.items(items, ("definition", "bindings", "stages", "goals", "structure", "from"), _summary_row)
+    session.printer.items(items, ("definition", "bindings", "stages", "goals", "version", "from"), _summary_row)
     return Exit.DEFINITION_INVALID if wrong else Exit.OK
 
 
-def _summary(app: str, structure: Structure) -> dict[str, Any]:
+def _summary(app: str, structure: Structure, *, kept: bool) -> dict[str, Any]:
     return {
         "app": app,
         "definition": structure.name,
@@ -79,13 +81,15 @@ def _summary(app: str, structure: Structure) -> dict[str, Any]:
         "stages": len(structure.stages),
         "goals": len(structure.goals),
         "structure": structure.hash,
+        "kept": kept,
     }
 
 
 def _summary_row(item: Mapping[str, Any]) -> tuple[Any, ...]:
     if item["app"] is None:
         return ("invalid", "", "", "", "", item["problem"]["detail"])
-    return tuple(item[key] for key in ("definition", "bindings", "stages", "goals", "structure", "app"))
+    name = f"{item['definition']} (kept)" if item["kept"] else item["definition"]
+    return (name, *(item[key] for key in ("bindings", "stages", "goals", "structure", "app")))
 
 
 show_app = App(

@@ -13,12 +13,13 @@ from cyclopts import App
 
 from casehub.adapters.sqlite_schema import SAFE_VERSION
 from casehub.brakes import pulled
-from casehub.cli.application import hub_of
+from casehub.cli.application import hub_of, registry_of, structure_of
 from casehub.cli.desk import worker_process
 from casehub.cli.options import Session, Working
 from casehub.cli.place import without_password
 from casehub.errors import CaseHubError, StoreUnavailableError
 from casehub.lookup import is_there, release
+from casehub.migration import OPEN
 from casehub.parking import why_parked
 from casehub.query import CaseQuery
 from casehub.record import read_case
@@ -27,6 +28,8 @@ from casehub.spi import CaseStore
 
 MOST: Final = 20
 """Cases of a kind that are named."""
+LOOKED_AT: Final = 1_000
+"""Open cases, those that were started last, that are looked at for whether something here fits them."""
 
 # The extras that something uses, by the module that shows them; names that are only reserved are left out.
 EXTRAS: Final = {
@@ -119,8 +122,8 @@ async def _cases(session: Session, store: CaseStore, parked: dict[str, str] | No
         )
     if len(stalled) > MOST:
         yield Check("note", "stalled case", "and more: casehub case list --stalled")
-    if parked is None and session.worked.app:
-        parked = await _would_be_parked(session, store)
+    if session.worked.app:
+        parked = {**(parked or {}), **await _would_be_parked(session, store)}
     for case, reason in list((parked or {}).items())[:MOST]:
         yield Check("fault", "parked case", f"{case}: {reason}")
     if parked is not None and not parked:
@@ -128,23 +131,22 @@ async def _cases(session: Session, store: CaseStore, parked: dict[str, str] | No
 
 
 async def _would_be_parked(session: Session, store: CaseStore) -> dict[str, str]:
-    """What a worker process would park: open cases that the definitions of APP do not fit any more."""
-    worked = session.worked
+    """What a worker process would park: open cases that no version in APP fits any more, waiting ones among them."""
+    worked, tenant = session.worked, session.settings.tenant
     try:
-        hub = hub_of(worked.app, "memory://", loop=worked.loop, allow_code=worked.allow_code)
+        registry = registry_of(worked.app, worked.allow_code)
     except CaseHubError:
         return {}  # said elsewhere
     found: dict[str, str] = {}
-    for tenant, case in await store.active():
-        if tenant != session.settings.tenant:
-            continue
-        state = (await read_case(store, case, tenant)).state
-        structure = hub.structures.get(state.definition)
-        if structure is None:
-            found[case] = f"it is of definition {state.definition!r}, which {worked.app} lacks"
+    for summary in await store.log.cases(CaseQuery(tenant=tenant, statuses=OPEN, limit=LOOKED_AT)):
+        state = (await read_case(store, summary.case, tenant)).state
+        try:
+            structure = structure_of(registry, worked.app, state)
+        except CaseHubError as error:
+            found[summary.case] = str(error).removeprefix(f"case {state.id!r} ")
             continue
         if reason := why_parked(state, structure):
-            found[case] = reason
+            found[summary.case] = reason
     return found
 
 
@@ -177,7 +179,8 @@ def _application(session: Session) -> Iterator[Check]:
     except CaseHubError as error:
         yield Check("fault", "app", str(error))
     else:
-        yield Check("ok", "app", f"{worked.app}: {', '.join(hub.definitions)}")
+        kept = "".join(f", {each.name} {each.hash} (kept)" for each in hub.registry.others)
+        yield Check("ok", "app", f"{worked.app}: {', '.join(hub.definitions)}{kept}")
 
 
 def _settings(session: Session) -> Iterator[Check]:

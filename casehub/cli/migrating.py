@@ -1,4 +1,4 @@
-"""`def migrate`: open cases go on under the definition that there is now."""
+"""`def migrate`: open cases go on under the current version of their definition."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
-from casehub.cli.application import definitions_of
+from casehub.cli.application import registry_of
 from casehub.cli.desk import desk
 from casehub.cli.options import Acting, Session
 from casehub.control import ControlClient
 from casehub.errors import SettingsError, UnknownNameError, did_you_mean
 from casehub.migration import migrations
 from casehub.problems import Exit
-from casehub.validation import build
 
 migrate_app = App(
     name="migrate",
@@ -37,7 +36,7 @@ async def migrate(
     dry_run: Annotated[bool, Parameter(help="Only say which cases would, and which are refused.")] = False,
     common: Acting | None = None,
 ) -> int:
-    """Let open cases adopt the definition that there is now."""
+    """Let open cases adopt the current version of a definition."""
     session = Session(common)
     found = await (_would(session, name) if dry_run else _do(session, name))
     session.printer.items(
@@ -60,11 +59,12 @@ async def _would(session: Session, name: str) -> Sequence[Mapping[str, Any]]:
     worked = session.worked
     if not worked.app:
         raise SettingsError("which definition is meant is not known; give it with --app")
-    known = {each.name: each for each in definitions_of(worked.app, worked.allow_code)}
-    if name not in known:
-        raise UnknownNameError(f"{worked.app} has no definition {name!r}; {did_you_mean(name, known)}")
+    registry = registry_of(worked.app, worked.allow_code)
+    if name not in registry:
+        raise UnknownNameError(f"{worked.app} has no definition {name!r}; {did_you_mean(name, registry.names)}")
+    target, tenant = registry.meant(name), session.settings.tenant
     async with session.reading() as store:
-        return [asdict(each) async for each in migrations(store, session.settings.tenant, build(known[name]))]
+        return [asdict(each) async for each in migrations(store, tenant, target, registry.versions)]
 
 
 async def _do(session: Session, name: str) -> Sequence[Mapping[str, Any]]:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
-from casehub.cli.application import structure_of
+from casehub.cli.application import registry_of, structure_of
 from casehub.cli.desk import known, worker_process
 from casehub.cli.options import Session, Working
 from casehub.cli.text import compact
@@ -87,7 +87,9 @@ async def _planned(session: Session, id: str) -> Mapping[str, Any] | None:
         async with session.reading() as store:
             record = await read_case(store, id, session.settings.tenant)
     worked = session.worked
-    structure = structure_of(worked.app, record.id, record.state.definition, worked.allow_code) if worked.app else None
+    structure = None
+    if worked.app:
+        structure = structure_of(registry_of(worked.app, worked.allow_code), worked.app, record.state)
     told = record.plan(planning(), structure)
     return None if told is None else asdict(told)
 

@@ -126,7 +126,7 @@ async def show_task(id: Id, /, *, common: Working | None = None) -> None:
     worked = session.worked
     if worked.app:
         hub = hub_of(worked.app, "memory://", loop=worked.loop, allow_code=worked.allow_code)
-        task = with_form(task, hub.structures)
+        task = with_form(task, hub.registry)
     item = {**task_json(task), "facts": shown_with(task, record.state)}
     if not printer.for_people:
         printer.document({**item, "history": [as_dict(event) for event in history]})

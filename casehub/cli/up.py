@@ -229,6 +229,7 @@ def _say_what_runs(
                 "casehub": release(),
                 "pid": os.getpid(),
                 "definitions": list(hub.definitions),
+                "kept": [{"definition": each.name, "structure": each.hash} for each in hub.registry.others],
                 "store": hub.store.describe(),
                 "database": shown,
                 "socket": str(socket_of(database)),
@@ -249,6 +250,11 @@ def _say_what_runs(
         [
             ("  app", application),
             ("  definitions", ", ".join(_called(each) for each in hub.definitions.values())),
+            *(
+                [("  kept", ", ".join(f"{each.name} {each.hash}" for each in kept))]
+                if (kept := hub.registry.others)
+                else []
+            ),
             ("  store", hub.store.describe()),
             ("  control", socket_of(database)),
             ("  open cases", told),

@@ -69,6 +69,7 @@ def _started(
             binding=binding.name,
             activation=activation.id,
             child_definition=spec.definition,
+            child_structure=structure.children[spec.definition].hash,
             facts=facts,
             waited=spec.wait,
             budget=budget,

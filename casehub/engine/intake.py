@@ -149,8 +149,11 @@ class Intake:
         return released(self.state, input)
 
     def adopt(self, input: Adopt) -> Iterator[Event]:
-        if self.state.structure != self.structure.hash:
+        state = self.state
+        if state.structure != self.structure.hash:
             yield DefinitionAdopted(structure=self.structure.hash)
+            if state.deliberating:  # what is asked is about the version that was
+                yield DeliberationCancelled(deliberation=state.deliberation)
 
     def suspend(self, input: Suspend) -> Iterator[Event]:
         check_case(self.state.id, "be suspended", self.state.status, CaseStatus.SUSPENDED)

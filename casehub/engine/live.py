@@ -34,6 +34,7 @@ from casehub.events import (
     CaseFaulted,
     CaseStalled,
     CaseStatusChanged,
+    DefinitionAdopted,
     Envelope,
     Event,
     SelectionDropped,
@@ -190,6 +191,9 @@ class LiveCase:
     def _task_changed(self, event: HumanTaskEvent) -> None:
         if (task := self.state.tasks.last) is not None:
             self._turn.tasks[task.id] = task
+
+    def _adopted(self, event: DefinitionAdopted) -> None:
+        self._turn.tasks.update(self.state.tasks.open)  # their forms may be others now
 
     def _ended_badly(self, event: WorkerExecutionFinished) -> None:
         self._fault = fault_of(self.state, event) or self._fault
@@ -379,6 +383,7 @@ Note = Callable[[LiveCase, Any], None]
 Effects = tuple[Observer | None, tuple[Reactor, ...], Note | None]
 _NOTES: dict[type[Event], Note] = {
     **dict.fromkeys(subtypes(HumanTaskEvent), LiveCase._task_changed),
+    DefinitionAdopted: LiveCase._adopted,
     TimerSet: LiveCase._timer_set,
     TimerFired: LiveCase._timer_gone,
     TimerCancelled: LiveCase._timer_gone,

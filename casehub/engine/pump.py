@@ -23,13 +23,14 @@ from casehub.engine.deliberation import Asking
 from casehub.engine.executor import Attempt
 from casehub.engine.live import LiveCase
 from casehub.engine.notices import notices
-from casehub.engine.recovery import back_off, commit, matters, put_off, reload, repeated, sort_out
+from casehub.engine.recovery import back_off, commit, matters, moved, put_off, reload, repeated, sort_out
 from casehub.engine.runtime import Runtime, Ticket
 from casehub.engine.waiters import Waiters
-from casehub.errors import CaseHubError, LimitError
+from casehub.errors import CaseHubError, HubClosedError, LimitError
 from casehub.events import ActivationId
-from casehub.inputs import NEVER, Input, TimerDue
-from casehub.spi import CommitResult, Committed, Turn
+from casehub.inputs import NEVER, Adopt, Input, TimerDue
+from casehub.spi import CommitResult, Committed, LoopControl, Turn
+from casehub.structure import Structure
 
 log = structlog.get_logger("casehub.engine")
 T = TypeVar("T")
@@ -112,6 +113,34 @@ class Pump:
         if not self._uncommitted and (answer := test(self.live)) is not None:
             return answer
         return await self._visit(self.waiters.until(test))
+
+    async def move(self, structure: Structure, loop: LoopControl) -> None:
+        """Go on under another version of the definition. What runs goes on; what it brings is taken under that one.
+
+        Raises `InputRefusedError` where something in flight has no place in it. Cancelling abandons the wait alone.
+        """
+        self.runtime.check_open()
+        done: asyncio.Future[Turn] = asyncio.get_running_loop().create_future()
+        self.runtime.spawn(self._move, structure, loop, Ticket(Adopt(), done))
+        await self._visit(done)
+
+    async def _move(self, scope: anyio.CancelScope, structure: Structure, loop: LoopControl, ticket: Ticket) -> None:
+        work: list[Work] = []
+        try:
+            await self.committed()
+            self.take_role()
+            try:
+                self.live = await moved(self.live, self.runtime, structure, loop)
+                ticket.input.at = self.runtime.clock.now()
+                self.inbox.appendleft(ticket)
+                work = await self._round()
+            finally:
+                self.leave_role(work)
+        except asyncio.CancelledError:
+            ticket.refuse(HubClosedError("the hub was left while a case was moved to another version"))
+            raise
+        except Exception as error:  # a loop control's own code is run over the log
+            ticket.refuse(error)
 
     async def unwound(self) -> None:
         """Wait until nothing that this pump started runs any more; who waits for people is not waited for."""
@@ -322,7 +351,7 @@ class Pump:
         try:
             if isinstance(work, Asking):
                 return await self._ask(work)
-            resources = self.runtime.resources.get(self.live.structure.name, {})
+            resources = self.runtime.resources.get(self.live.structure.hash, {})
             try:
                 return await work.run(self.runtime.executor, resources, scope)
             finally:

@@ -14,10 +14,12 @@ import structlog
 
 from casehub.engine.live import LiveCase
 from casehub.engine.runtime import Runtime, Ticket
+from casehub.engine.staging import stage_events
 from casehub.envelope import CaseId, Envelope, Event
-from casehub.errors import CaseHubError, FactError, LimitError, StoreError, StoreUnavailableError
+from casehub.errors import CaseHubError, FactError, InputRefusedError, LimitError, StoreError, StoreUnavailableError
 from casehub.folding import apply
 from casehub.inputs import PUT_OFF, Deliberated, Input, Returned
+from casehub.parking import lacking, unfit
 from casehub.query import EventLog
 from casehub.spi import CommitResult, Committed, Conflict, Duplicate, LoopControl, Refused, TooLarge, Turn
 from casehub.state import CaseState
@@ -80,8 +82,24 @@ def restore(
     return LiveCase(state, structure, loop, log, chance)
 
 
-async def reload(live: LiveCase, runtime: Runtime, taken: Taken) -> LiveCase:
-    """The case folded again from its log, however long the store is away.
+async def moved(live: LiveCase, runtime: Runtime, structure: Structure, loop: LoopControl) -> LiveCase:
+    """The case, all of it committed, under another version of its definition, which it has yet to adopt.
+
+    Raises `InputRefusedError` for one that has ended meanwhile, or has something in flight that the version lacks.
+    """
+    if live.state.status.ended:
+        raise InputRefusedError(f"case {live.state.id!r} is {live.state.status}; it has no use for another version")
+    if lacks := lacking(live.state, structure):
+        raise InputRefusedError(unfit(lacks))
+    again = await reload(live, runtime, (), structure, loop)
+    again.deliberations.stage_events = stage_events(structure, loop)
+    return again
+
+
+async def reload(
+    live: LiveCase, runtime: Runtime, taken: Taken, structure: Structure | None = None, loop: LoopControl | None = None
+) -> LiveCase:
+    """The case folded again from its log, however long the store is away; under what it has, unless another is given.
 
     What of `taken` is in the log after all is told its position, and so is everybody who listens.
     """
@@ -100,7 +118,7 @@ async def reload(live: LiveCase, runtime: Runtime, taken: Taken) -> LiveCase:
     if events:
         runtime.bus.catch_up(events[-1].seq)
     state = live.state
-    again = restore(state.id, events, live.structure, live.loop, live.log, runtime.chance)
+    again = restore(state.id, events, structure or live.structure, loop or live.loop, live.log, runtime.chance)
     again.state.definition, again.state.tenant = state.definition, state.tenant
     again.deliberations = live.deliberations
     again.deliberations.base = None

@@ -28,7 +28,7 @@ log = structlog.get_logger("casehub.engine")
 class Runtime:
     """What the pumps of one hub share. `spawn` runs a job in a task of the hub's group.
 
-    `resources`: by definition and name; `pumping`, `working`: how many pumps hold their role, how many attempts and
+    `resources`: by the hash of a structure and their names; `pumping`, `working`: how many pumps hold their role, how many attempts and
     deliberations run; `ward`: the workers that are quarantined; `brake`: what is held; `draining`: nothing new is
     started; `closed`: nothing runs any more; the rest are counts for metrics.
     """

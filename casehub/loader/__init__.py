@@ -41,8 +41,10 @@ from casehub.loader.mistakes import Mistakes, Place
 from casehub.loader.original import OriginalReader
 from casehub.loader.projections import Function
 from casehub.loader.rehearsal import Rehearsal
+from casehub.lookup import ENDINGS, KEPT
+from casehub.values import Plain
 
-__all__ = ["load", "load_all", "loads", "rehearsal_of", "schema"]
+__all__ = ["load", "load_versions", "loads", "rehearsal_of", "schema"]
 
 
 def load(
@@ -52,15 +54,44 @@ def load(
     return loads(_text(Path(path)), str(path), allow_code=allow_code, workers=workers)
 
 
-def load_all(paths: Iterable[str | Path], *, allow_code: Iterable[str] = ()) -> list[CaseDefinition]:
-    """The definitions in several files, which may be sub-cases of each other. Raises what `load` does."""
-    loaded: dict[Path, CaseDefinition] = {}
-    packages = tuple(allow_code)
-    for path in paths:
-        file = Path(path).resolve()
-        if file not in loaded:
-            loaded[file] = loads(_text(Path(path)), str(path), allow_code=packages, loaded=loaded)
-    return list(loaded.values())
+def load_versions(
+    path: str | Path, *, allow_code: Iterable[str] = ()
+) -> tuple[list[CaseDefinition], list[CaseDefinition]]:
+    """The definitions in a file, or in the files of a folder, and the versions that are kept beside them, in `kept`.
+
+    They may be sub-cases of each other. Of a file only the kept versions of what it defines count. Raises what `load`
+    does, and `SettingsError` for a folder without a definition.
+    """
+    path, loaded, packages = Path(path), dict[Path, CaseDefinition](), tuple(allow_code)
+    folder = path if path.is_dir() else path.parent
+    files = _files(path) if path.is_dir() else [path]
+    if not files:
+        raise SettingsError(f"{str(path)!r} has no file that ends in {' or '.join(ENDINGS)}; name one that has")
+    for file in files:
+        _load_into(loaded, file, packages)
+    current = list(loaded.values())
+    names = {definition.name for definition in current}
+    for file in _files(folder / KEPT):
+        if path.is_dir() or _name_in(file) in names:
+            _load_into(loaded, file, packages)
+    return current, list(loaded.values())[len(current) :]
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(file for file in folder.iterdir() if file.suffix in ENDINGS) if folder.is_dir() else []
+
+
+def _load_into(loaded: dict[Path, CaseDefinition], path: Path, allow_code: tuple[str, ...]) -> None:
+    file = path.resolve()
+    if file not in loaded:
+        loaded[file] = loads(_text(path), str(path), allow_code=allow_code, loaded=loaded)
+
+
+def _name_in(path: Path) -> Plain:
+    """The name of the definition in a file; None where that cannot be told."""
+    node = read(_text(path), Mistakes(str(path)))
+    name = node.values.get("case") if isinstance(node, Mapping) else None
+    return None if name is None else name.plain()
 
 
 def loads(
@@ -108,7 +139,7 @@ def _sub_case(
     loaded: dict[Path, CaseDefinition],
 ) -> CaseDefinition | None:  # fmt: skip
     """The definition that a path names, from the file that names it; mistakes in it are told as one of this file."""
-    path = str(Path(mistakes.file).parent / node.text)
+    path = str(_beside(Path(mistakes.file).parent, node.text))
     around = (*inside, mistakes.file)
     if path in around:
         mistakes.note(node.place, subject, f"{node.text!r} starts itself in the end", "leave one of them out")
@@ -128,6 +159,12 @@ def _sub_case(
     except SettingsError as error:
         mistakes.note(node.place, subject, str(error), "name a file that is there")
     return None
+
+
+def _beside(folder: Path, name: str) -> Path:
+    """The file that another names; one that was moved into `kept` names those that it lay beside, as before."""
+    path = folder / name
+    return path if folder.name != KEPT or path.exists() else folder.parent / name
 
 
 def rehearsal_of(path: str | Path) -> Rehearsal:

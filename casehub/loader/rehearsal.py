@@ -23,10 +23,10 @@ from casehub.loader.mistakes import Mistakes, Place, instead
 from casehub.loader.sections import Section, SectionReader
 from casehub.loader.vocabulary import Key, Takes
 from casehub.loops import Loops
-from casehub.structure import Structure, with_sub_cases
+from casehub.registry import Registry
+from casehub.structure import Structure
 from casehub.testing.kit import CaseTestKit
 from casehub.testing.scripts import repeat
-from casehub.validation import build
 from casehub.values import Plain
 
 _FACTS: Final = "facts with their values"
@@ -137,8 +137,8 @@ class Rehearsal:
 
     async def play(self, definition: CaseDefinition, loop: Loops | None = None) -> list[Rehearsed]:
         """Play all cases, each in a hub of its own on a clock of its own. Raises `DefinitionError` for mistakes."""
-        structure = build(definition)
-        family = [build(each) for each in with_sub_cases([definition]).values()]
+        registry = Registry([definition])
+        structure, family = registry.structures[definition.name], list(registry.versions.values())
         scripts = [self._scripts(case, family) for case in self._cases]
         for case in self._cases:
             self._check(case, structure, family)

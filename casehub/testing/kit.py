@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from types import TracebackType
@@ -49,7 +49,7 @@ class CaseTestKit:
     """A `CaseHub` with a store in memory, a clock that moves when it is told to, and workers that follow scripts.
 
     - `hub`, `clock`: for everything that the kit has no word for. Workers under test sleep by `kit.clock.sleep("1h")`.
-    - `loop`: as of `CaseHub`; `start`: what time it is at first (aware); `seed`: of the jitter of retries.
+    - `kept`, `loop`: as of `CaseHub`; `start`: what time it is at first (aware); `seed`: of the jitter of retries.
     - `retention`: as of `CaseHub`; by default every case is kept.
     - `step`: every case that `kit.start` starts holds each decision until `kit.step(case)`.
 
@@ -61,6 +61,7 @@ class CaseTestKit:
     def __init__(
         self,
         *definitions: CaseDefinition,
+        kept: Iterable[CaseDefinition] = (),
         loop: Loops | None = None,
         start: datetime = START,
         seed: int = 0,
@@ -71,13 +72,14 @@ class CaseTestKit:
         self._store = WitnessedStore()
         self._executor = ScriptedExecutor()
         self._resources: dict[Opener, Resource] = {}
-        for definition in definitions:
-            for name, (_, opener) in definition.resources.items():
-                self._resources.setdefault(opener, Resource(name, opener, self._spawn))
+        self._definitions: Sequence[CaseDefinition] = ()
+        self._kept: Sequence[CaseDefinition] = ()
+        self._take(definitions, kept)
 
         def make(store: CaseStore) -> CaseHub:
             return CaseHub(
-                *definitions,
+                *self._definitions,
+                kept=self._kept,
                 loop=loop,
                 store=store,
                 clock=self.clock,
@@ -149,19 +151,29 @@ class CaseTestKit:
         """Whether the hub has died by `crash_after`, and was not restarted."""
         return self._lives.crashed
 
-    async def restart(self) -> None:
-        """Go on as a new process: another hub, `kit.hub`, over the same store, definitions, scripts and time.
+    async def restart(self, *definitions: CaseDefinition, kept: Iterable[CaseDefinition] = ()) -> None:
+        """Go on as a new process: another hub, `kit.hub`, over the same store, scripts and time.
 
-        A hub that lives is killed first. Handles of `kit.start` stay good, and functions that listen to `kit.hub` are
+        With `definitions` it is a new release, which has these and keeps `kept`; without, it has what the last one had. A
+        hub that lives is killed first. Handles of `kit.start` stay good, and functions that listen to `kit.hub` are
         called by the new one; resources are opened anew.
         """
         if self._group is None:
             raise HubClosedError("the test kit is not open; use it as async with CaseTestKit(...) as kit")
         await self._lives.end(dying=True)
         self._close_resources()
+        if definitions:
+            self._take(definitions, kept)
         self._resources = {opener: resource.again() for opener, resource in self._resources.items()}
         self._lives.renew()
         await self._lives.begin(self._group, self._entered)
+
+    def _take(self, definitions: Sequence[CaseDefinition], kept: Iterable[CaseDefinition]) -> None:
+        """The definitions of the next hub."""
+        self._definitions, self._kept = definitions, tuple(kept)
+        for definition in (*self._definitions, *self._kept):
+            for name, (_, opener) in definition.resources.items():
+                self._resources.setdefault(opener, Resource(name, opener, self._spawn))
 
     def _entered(self) -> None:
         """Before anything runs in a hub: the cases that are stepped stay so."""
@@ -271,7 +283,7 @@ class CaseTestKit:
         need be; anything else is returned. A call past the last result is an error, unless that is `repeat(result)`.
         Raises `SettingsError` for a worker that is none, naming the nearest, and for a human task: people answer that.
         """
-        found = worker_of(self.hub.structures.values(), worker)
+        found = worker_of(self.hub.registry.versions.values(), worker)
         if found.form is not None:
             raise SettingsError(
                 f"{found.name!r} is a human task, which no script runs; answer it with kit.hub.tasks.complete(...)"

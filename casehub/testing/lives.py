@@ -21,6 +21,7 @@ from casehub.events import EVENT_TYPES, CaseId, Event
 from casehub.family import NAME as FAMILIES
 from casehub.hub import CaseHub
 from casehub.query import CaseSummary, EventLog
+from casehub.registry import Registry
 from casehub.spi import CaseStore, CommitResult, Committed, DueTimer, ListsInputs, Retired, RetiresCases, Turn
 
 
@@ -190,6 +191,10 @@ class Lives:
     @property
     def runtime(self) -> Runtime:
         return self.hub.runtime
+
+    @property
+    def registry(self) -> Registry:
+        return self.hub.registry
 
     async def pump(self, case: CaseId) -> Pump:
         return await self.hub.pump(case)

@@ -255,15 +255,20 @@ def test_the_doctor_says_what_would_be_parked(program: Program) -> None:
         up.process.kill()
         up.process.wait()
     for app, reason in (
-        ("stories:claim", "it is of definition 'held', which stories:claim lacks"),
-        ("stories:held_anew", "its definition has changed and lacks work, which is in flight; bring that back"),
+        ("stories:claim", "is of definition 'held', which stories:claim lacks; "),
+        (
+            "stories:held_anew",
+            "its definition has changed and lacks work, which is in flight; bring that back, or keep ",
+        ),
     ):
         result = program.inside("doctor", "--app", app, "-o", "json")
         assert result.code == 1
         faults = [check for check in result.json["items"] if check["level"] == "fault"]
-        assert [(each["subject"], each["text"]) for each in faults] == [("parked case", f"h: {reason}")]
+        assert [each["subject"] for each in faults] == ["parked case"]
+        assert faults[0]["text"].startswith(f"h: {reason}")
     refused = program.inside("def", "migrate", "held", "--app", "stories:held_anew", "--dry-run", "-o", "json")
-    assert (refused.code, refused.json["items"][0]["refused"]) == (1, reason)
+    assert refused.code == 1
+    assert refused.json["items"][0]["refused"].startswith(reason)
 
 
 WRONG = [

@@ -337,7 +337,7 @@ async def test_a_binding_that_the_definition_has_no_more_is_named() -> None:
         await case.completed()
         changed, loop = build(steps("thrid")), PlanningStrategyLoopControl(EverythingEligible())
         with pytest.raises(UnknownNameError, match=r"no binding 'third'; did you mean 'thrid'"):
-            await replay_decisions(kit.events(case), changed, loop, kit.hub.log)
+            await replay_decisions(kit.events(case), changed, loop, kit.hub.log, {})
 
 
 async def test_a_case_without_decisions_compares_nothing_and_says_so() -> None:
