@@ -19,6 +19,7 @@ Pure, from the input to what follows from it:
     gates         planned actions: passed, held for people, carried out
     children      work that is cases of its own, and what they come to
     quarantine    workers that keep failing and are left alone for a while
+    effects       what an event does beyond its fold, by its class
     reactors      what follows from each kind of event
     agenda        which bindings are eligible, and why others are not
     answers       what is an answer of a loop control, and what is none

@@ -8,44 +8,34 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any
 
 from casehub.binding import Binding
-from casehub.engine.agenda import OBSERVERS, Agenda, Observer, explain, schedule
+from casehub.engine.agenda import Agenda, explain, schedule
 from casehub.engine.answers import check_answer
 from casehub.engine.choreography import ChoreographyLoopControl
 from casehub.engine.compensating import begin, end_after, has_to, next_of
 from casehub.engine.deliberation import Deliberations, Question, fingerprint, hindered, stamps_of
-from casehub.engine.endings import called_off, cancellation, end_of, fault_of, may_end, too_long, with_what_is_left
+from casehub.engine.effects import EFFECTS
+from casehub.engine.endings import called_off, cancellation, end_of, may_end, too_long, with_what_is_left
 from casehub.engine.failures import message_of
 from casehub.engine.intake import Intake
 from casehub.engine.limits import free, held_back, held_up, hold, withheld
 from casehub.engine.quiescence import at_rest
-from casehub.engine.reactors import REACTORS, Reactor, at_start
+from casehub.engine.reactors import at_start
 from casehub.engine.staging import stage_events, staged
 from casehub.engine.takes import TAKES
 from casehub.engine.timekeeping import wind
-from casehub.envelope import subtypes
 from casehub.errors import CaseHubError, InputRefusedError, LoopControlError
 from casehub.events import (
     CaseEnded,
     CaseFaulted,
     CaseStalled,
     CaseStatusChanged,
-    DefinitionAdopted,
     Envelope,
     Event,
     SelectionDropped,
-    TimerCancelled,
-    TimerFired,
-    TimerSet,
-    WorkerExecutionDeclined,
-    WorkerExecutionExpired,
-    WorkerExecutionFailed,
-    WorkerExecutionFinished,
-    WorkerExecutionInterrupted,
 )
 from casehub.explanation import Explanation, Verdict
 from casehub.folding import apply
@@ -56,27 +46,26 @@ from casehub.query import EventLog
 from casehub.spi import Answer, KeepsAgenda, LoopControl, Turn
 from casehub.state import CaseState
 from casehub.structure import Structure
-from casehub.task_events import HumanTaskEvent
 from casehub.view import CaseView
 
 ROUNDS = 1_000  # of a loop control's transitions in one turn; stages that need more never come to rest
 
 
 class LiveCase:
-    """A case in memory: its state, its structure, its loop control, its agenda."""
+    """A case in memory: its state, its structure, its loop control, its agenda. `turn`, `fault`: see `casehub.engine.effects`."""
 
     __slots__ = (
-        "_fault",
         "_handles",
         "_intake",
         "_selects",
-        "_turn",
         "agenda",
         "deliberations",
+        "fault",
         "log",
         "loop",
         "state",
         "structure",
+        "turn",
     )
 
     def __init__(
@@ -89,8 +78,8 @@ class LiveCase:
         self.agenda = Agenda(structure, state)
         self.deliberations = Deliberations(stage_events(structure, loop))
         self._intake = Intake(state, structure, loop, chance)
-        self._turn = Turn(Envelope(case=state.id, at=state.changed_at or NEVER))
-        self._fault: CaseFaulted | None = None
+        self.turn = Turn(Envelope(case=state.id, at=state.changed_at or NEVER))
+        self.fault: CaseFaulted | None = None
         self._handles = loop.handles
         self._selects = type(loop).select is not ChoreographyLoopControl.select
         if state.control is None:
@@ -114,7 +103,7 @@ class LiveCase:
             version=state.version + 1,
             at=input.at,
         )
-        turn = self._turn = Turn(envelope, key=input.key)
+        turn = self.turn = Turn(envelope, key=input.key)
         self.deliberations.handed, taking = False, True
         try:
             self._record(self._first(input))
@@ -152,7 +141,7 @@ class LiveCase:
         """Put events into the turn, in order, each closed under reactions before the next."""
         state, structure, loop, agenda = self.state, self.structure, self.loop, self.agenda
         deliberations, handles, triggered = self.deliberations, self._handles, self.structure.triggered
-        envelope, recorded = self._turn.envelope, self._turn.events
+        envelope, recorded = self.turn.envelope, self.turn.events
         deliberates = not loop.immediate
         waiting: deque[Event] = deque()
         for first in events:
@@ -163,7 +152,7 @@ class LiveCase:
                 apply(state, event)
                 recorded.append(event)
                 kind = type(event)
-                observe, reactors, note = _EFFECTS[kind]
+                observe, reactors, note = EFFECTS[kind]
                 if observe is not None:
                     observe(agenda, event)
                 if triggered:
@@ -182,22 +171,6 @@ class LiveCase:
                     break
                 event = waiting.popleft()
 
-    def _timer_set(self, event: TimerSet) -> None:
-        self._turn.timers[event.timer] = event.due
-
-    def _timer_gone(self, event: TimerFired | TimerCancelled) -> None:
-        self._turn.timers[event.timer] = None
-
-    def _task_changed(self, event: HumanTaskEvent) -> None:
-        if (task := self.state.tasks.last) is not None:
-            self._turn.tasks[task.id] = task
-
-    def _adopted(self, event: DefinitionAdopted) -> None:
-        self._turn.tasks.update(self.state.tasks.open)  # their forms may be others now
-
-    def _ended_badly(self, event: WorkerExecutionFinished) -> None:
-        self._fault = fault_of(self.state, event) or self._fault
-
     def _end(self, end: CaseEnded, *, kill: bool = False, held: str | None = None) -> None:
         """End the case, once it has undone what it has to; what is in flight is called off first, so that the end is the last
         event of the log. `kill`: nothing is undone; `held`: why nothing may start meanwhile, as it was by default."""
@@ -209,13 +182,13 @@ class LiveCase:
         compensates = not kill and has_to(state, structure, end)
         self._record(called_off(state, end, kill=kill, compensates=compensates))
         end.before = state.status
-        end.cause = end.cause or (self._turn.events[-1].version if self._turn.events else 0)
+        end.cause = end.cause or (self.turn.events[-1].version if self.turn.events else 0)
         self._withdraw(())
         if compensates:
             self._record(begin(state, structure, end, held))
             self._compensate()
         else:
-            self._turn.timers.update(dict.fromkeys(state.timers))
+            self.turn.timers.update(dict.fromkeys(state.timers))
             self._record((with_what_is_left(state, end, kill=kill),))
 
     def _compensate(self) -> bool:
@@ -233,9 +206,9 @@ class LiveCase:
         state = self.state
         if state.compensations.ending is not None:
             return self._compensate()
-        if self._fault is None and not self._transitions():  # a case that faults leaves its stages as they are
+        if self.fault is None and not self._transitions():  # a case that faults leaves its stages as they are
             return False
-        for end in (end_of(state, self.structure, self._fault), too_long(state, self.structure)):
+        for end in (end_of(state, self.structure, self.fault), too_long(state, self.structure)):
             if end is not None and may_end(state, end):
                 self._end(end)
                 return False
@@ -296,7 +269,7 @@ class LiveCase:
         if not self._selects:
             return eligible
         # Within its turn nothing changes while the case is looked at, so nothing is copied.
-        view = CaseView(self.state, self.state.facts, self.structure, self.log, self._turn.envelope.at)
+        view = CaseView(self.state, self.state.facts, self.structure, self.log, self.turn.envelope.at)
         selecting = self.loop.select(view, eligible)
         try:
             selecting.send(None)
@@ -310,7 +283,7 @@ class LiveCase:
         if answer is eligible:
             return eligible
         chosen, selection = check_answer(self.loop, eligible, answer)
-        self._record(self.deliberations.told(selection, self._turn.envelope.at))
+        self._record(self.deliberations.told(selection, self.turn.envelope.at))
         return chosen
 
     def _fire(self, chosen: Iterable[Binding]) -> bool:
@@ -359,7 +332,7 @@ class LiveCase:
     def view(self, upto: int | None = None, plan: PlanView | None = None) -> CaseView:
         """The case as user code sees it: as it is now, whatever comes. `upto`: the position its log answers are as of."""
         state = self.state
-        return CaseView(state, dict(state.facts), self.structure, self.log, self._turn.envelope.at, upto, plan)
+        return CaseView(state, dict(state.facts), self.structure, self.log, self.turn.envelope.at, upto, plan)
 
     def explain(self, binding: str | None = None) -> list[Explanation]:
         """The verdict on one binding, or on all of them. Raises `UnknownNameError`."""
@@ -377,29 +350,3 @@ def _follow(waiting: deque[Event], events: Iterable[Event], cause: Event) -> Non
     for event in events:
         event.cause = cause.version
         waiting.append(event)
-
-
-Note = Callable[[LiveCase, Any], None]
-Effects = tuple[Observer | None, tuple[Reactor, ...], Note | None]
-_NOTES: dict[type[Event], Note] = {
-    **dict.fromkeys(subtypes(HumanTaskEvent), LiveCase._task_changed),
-    DefinitionAdopted: LiveCase._adopted,
-    TimerSet: LiveCase._timer_set,
-    TimerFired: LiveCase._timer_gone,
-    TimerCancelled: LiveCase._timer_gone,
-    **dict.fromkeys(
-        (WorkerExecutionFailed, WorkerExecutionDeclined, WorkerExecutionExpired, WorkerExecutionInterrupted),
-        LiveCase._ended_badly,
-    ),
-}
-
-
-class _Effects(dict[type[Event], Effects]):
-    """What an event of a class does beyond its fold, found once: to the agenda, by the reactors, to the turn."""
-
-    def __missing__(self, kind: type[Event]) -> Effects:
-        self[kind] = found = (OBSERVERS.get(kind), REACTORS.get(kind, ()), _NOTES.get(kind))
-        return found
-
-
-_EFFECTS = _Effects()
