@@ -16,7 +16,7 @@ from casehub.compensation import Compensation
 from casehub.declarations import Declarations
 from casehub.declared import name_of, named_types, offered_by
 from casehub.durations import Duration, duration
-from casehub.each import of_an_element, of_the_whole, whole
+from casehub.each import Each, elements, of_an_element, of_the_whole, whole
 from casehub.errors import Problem
 from casehub.gate import Gate
 from casehub.goals import Goal, GoalExpression, Milestone, as_expression
@@ -104,6 +104,8 @@ class CaseDefinition(Declarations):
         when: Guard | None = None,
         on: On | Sequence[On] = (),
         each: str | None = None,
+        need: int | None = None,
+        rest: Rest | str = Rest.CANCEL,
         capability: str = "",
         gate: Gate[Any] | None = None,
         **policy: Unpack[PolicyOptions],
@@ -118,6 +120,8 @@ class CaseDefinition(Declarations):
         when: Guard | None = None,
         on: On | Sequence[On] = (),
         each: str | None = None,
+        need: int | None = None,
+        rest: Rest | str = Rest.CANCEL,
         capability: str = "",
         gate: Gate[Any] | None = None,
         **policy: Unpack[PolicyOptions],
@@ -130,13 +134,14 @@ class CaseDefinition(Declarations):
         it one of several alternatives: declare their binding with `binding(name, capability=...)`.
 
         `each` names a list: the work is done once for every element, which is the first parameter, and what it writes is
-        the list of the results, in the same order (see `casehub.each`). `gate`: what its actions pass (see `casehub.gate`).
+        the list of the results, in the same order (see `casehub.each`); `need` of them have to come, by default all, and
+        `rest` says what becomes of the others then. `gate`: what its actions pass (see `casehub.gate`).
         """
         namespace = namespace_of_caller()
 
         def declare(function: F) -> F:
             worker = self._worker(function, name, writes, capability, namespace, gate=gate)
-            self._declare(worker, when, on, policy, namespace, each)
+            self._declare(worker, when, on, policy, namespace, elements(each, need, rest))
             return function
 
         return declare if function is None else declare(function)
@@ -149,6 +154,8 @@ class CaseDefinition(Declarations):
         when: Guard | None = None,
         on: On | Sequence[On] = (),
         each: str | None = None,
+        need: int | None = None,
+        rest: Rest | str = Rest.CANCEL,
         capability: str = "",
         **policy: Unpack[PolicyOptions],
     ) -> Callable[[H], H]:
@@ -159,13 +166,13 @@ class CaseDefinition(Declarations):
         annotation `HumanTask[Approval]` is the form, and the answer is the fact that `writes` names, by default the
         form's snake_case name. The options are those of workers; a task that expires is not asked for again unless
         `on_expired` says so. `on_declined="reroute"` offers a task that somebody declines to the others. `each`: a task
-        for every element of a list, as for workers.
+        for every element of a list, `need` of which have to be answered, as for workers.
         """
         namespace = namespace_of_caller()
 
         def declare(function: H) -> H:
             worker = self._worker(function, name, writes, capability, namespace, people=True)
-            self._declare(worker, when, on, policy, namespace, each)
+            self._declare(worker, when, on, policy, namespace, elements(each, need, rest))
             return function
 
         return declare
@@ -333,7 +340,7 @@ class CaseDefinition(Declarations):
 
     def _declare(
         self, worker: Worker | None, when: Guard | None, on: On | Sequence[On], policy: PolicyOptions,
-        namespace: Mapping[str, Any], each: str | None = None,
+        namespace: Mapping[str, Any], each: Each | None = None,
     ) -> None:  # fmt: skip
         """Take a worker in, with a binding of its own unless it has a capability."""
         if worker is None:
@@ -346,7 +353,7 @@ class CaseDefinition(Declarations):
                 return
         self._collect(worker, when, on, policy, namespace)
 
-    def _split(self, worker: Worker, each: str, policy: PolicyOptions, namespace: Mapping[str, Any]) -> Worker:
+    def _split(self, worker: Worker, each: Each, policy: PolicyOptions, namespace: Mapping[str, Any]) -> Worker:
         """The worker that starts a sub-case an element, each worked by this one. Raises `WiringError`."""
         part = CaseDefinition(f"{self.name}.{worker.name}", at_quiescence=True)
         starter = whole(worker, each, part.name)

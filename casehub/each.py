@@ -6,17 +6,36 @@ timed out one by one, survive a restart one by one, and their results come back 
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from casehub.binding import Worker
+from casehub.errors import SettingsError
 from casehub.policies import UNREPEATED, OnOutcome, PolicyOptions
-from casehub.subcase import SubCase
+from casehub.subcase import Rest, SubCase
 from casehub.values import FactType
 from casehub.wiring import Parameter, WiringError
 
 OF_THE_WHOLE = ("refire", "limit", "merge", "priority", "cost", "compensates")
 """The options that say when the binding fires; the others are about an attempt at one element."""
+
+
+@dataclass(frozen=True, slots=True)
+class Each:
+    """The elements of a list, `of`, are worked one by one. `need`, `rest`: as of sub-cases; `need` is None for all."""
+
+    of: str
+    need: int | None = None
+    rest: Rest = Rest.CANCEL
+
+
+def elements(each: str | None, need: int | None, rest: Rest | str) -> Each | None:
+    """What these options mean; None where there is no list. Raises `SettingsError` for options that are about one."""
+    if each is not None:
+        return Each(each, need, Rest(rest))
+    if need is not None or Rest(rest) is not Rest.CANCEL:
+        raise SettingsError("need= and rest= are about the elements of a list; say which with each=, or leave them out")
+    return None
 
 
 def element_of(worker: Worker, each: str) -> Parameter:
@@ -33,9 +52,14 @@ def element_of(worker: Worker, each: str) -> Parameter:
     return first
 
 
-def whole(worker: Worker, each: str, definition: str) -> Worker:
-    """The worker that starts a sub-case an element, in the place of the one that works them."""
+def whole(worker: Worker, wanted: Each, definition: str) -> Worker:
+    """The worker that starts a sub-case an element, in the place of the one that works them. Raises `WiringError`."""
+    each = wanted.of
     element = element_of(worker, each)
+    if wanted.need is not None and wanted.need < 1:
+        raise WiringError(
+            f"{worker.name} needs {wanted.need} of {each!r}", "need at least 1, or leave need= out for all"
+        )
     annotation: Any = list[element.annotation]  # type: ignore[name-defined]  # built from parts at run time
 
     def starts(**facts: Any) -> list[dict[str, Any]]:
@@ -50,7 +74,7 @@ def whole(worker: Worker, each: str, definition: str) -> Worker:
         worker.writes,
         capability=worker.capability,
         is_async=False,
-        sub_case=SubCase(definition, worker.writes[0], several=True),
+        sub_case=SubCase(definition, worker.writes[0], several=True, need=wanted.need, rest=wanted.rest),
     )
 
 

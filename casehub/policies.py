@@ -253,7 +253,7 @@ UNREPEATED: PolicyOptions = {
     "on_failed": OnOutcome.FAULT_ITEM, "on_declined": OnOutcome.FAULT_ITEM, "on_expired": OnOutcome.FAULT_ITEM,
 }  # fmt: skip
 """The options of activations that take long and are worked by others, sub-cases: nothing is tried again by itself."""
-BESIDE = ("name", "writes", "when", "on", "each", "capability", "gate")
+BESIDE = ("name", "writes", "when", "on", "each", "need", "rest", "capability", "gate")
 """The other options of `worker(...)` and `binding(...)`: what an unknown one may have been meant to be."""
 C = TypeVar("C", bound=StrEnum)
 

@@ -139,6 +139,8 @@ SECTIONS: Final[Mapping[str, Mapping[str, Key]]] = {
         "case": Key(Takes.ONE, "The cases of another definition that do it.", section="case"),
         "writes": Key(Takes.NAMES, "The fact that the result becomes, or the facts that a returned mapping may hold."),
         "each": Key(Takes.TEXT, "A list of whose elements each gets the work, as the first parameter of the function."),
+        "need": Key(Takes.INTEGER, "How many of the elements have to be done; all without it."),
+        "rest": _choice("What becomes of the others then.", Rest),
         "gate": Key(
             Takes.ONE, "What holds the action that its function plans until people have approved it.", section="gate"
         ),

@@ -120,6 +120,12 @@ class WorkerReader:
         if "each" in section:
             self._each(definition, found[0], section, options)
             return
+        for key in ("need", "rest"):
+            if key in section:
+                self._mistakes.note(
+                    section.node.keys[key].place, section.subject, f"has {key!r}, and no list of which it would be",
+                    f"say which with each, or put {key!r} under case",
+                )  # fmt: skip
         worker = replace(old, capability=capability)
         if worker.form is not None:
             options.setdefault("on_expired", OnOutcome.FAULT_ITEM)  # nobody is asked twice for what came too late
@@ -131,7 +137,7 @@ class WorkerReader:
         elif lost := [
             key
             for key in section.node.values
-            if key in section and key not in (*_KINDS, "writes", "each", "gate", "capability")
+            if key in section and key not in (*_KINDS, "writes", "each", "need", "rest", "gate", "capability")
         ]:
             self._mistakes.note(
                 section.node.keys[lost[0]].place, section.subject, f"has a capability, and {', '.join(lost)} would be of its binding",
@@ -159,7 +165,7 @@ class WorkerReader:
             writes=worker.writes if worker.mapping else worker.writes[0] if worker.writes else None,
             on=[*on.facts, *on.events, *map(Signal, on.signals), *on.times, *map(Faulted, on.faulted)],
             capability=section.get("capability", ""),
-            each=section.get("each"),
+            **section.only("each", "need", "rest"),
             **options,
         )(worker.function)
 

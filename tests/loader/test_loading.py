@@ -595,6 +595,15 @@ async def test_each_element_of_a_list_gets_the_work() -> None:
         assert (await case.completed())["counts"] == [3, 2]
 
 
+def test_enough_of_the_elements_may_do() -> None:
+    text = EACH.replace("writes: counts,", "writes: counts, need: 2, rest: keep,")
+    python = CaseDefinition("each", goal="counts")
+    python.worker(writes="counts", each="words", need=2, rest="keep", retry=Retry(2), priority=3)(code.count)
+    assert (
+        build(loads(text, allow_code=ALLOWED)).hash == build(python).hash != build(loads(EACH, allow_code=ALLOWED)).hash
+    )
+
+
 def test_a_computed_fact_may_say_its_language() -> None:
     d = loads(
         "case: x\ninputs: {a: integer, document: string}\nworkers: {go: {set: {b: {jq: .a + 1}, c: {cel: a + 1}}}}"

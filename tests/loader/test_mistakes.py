@@ -106,6 +106,8 @@ MISTAKES: dict[str, tuple[str, str, str]] = {
     "a reference that is none": ("case: x\nworkers:\n  go: {run: ^assess, writes: done}", "'assess' is no reference", "write module:name"),
     "neither code nor expressions": ("case: x\nworkers:\n  ^go: {writes: done}", "does not say what is done", "give one of run"),
     "both code and expressions": ("case: x\nworkers:\n  ^go: {run: 'tests.loader.code:assess', set: {a: '1'}}", "has run and set", "give one of run"),
+    "need without a list": (GOOD + "    ^need: 2", "has 'need', and no list of which it would be", "say which with each"),
+    "none of each": ('case: x\ninputs: {words: "list[string]", document: string}\nworkers:\n  go: {run: "tests.loader.code:count", each: ^words, writes: counts, need: 0}', "needs 0 of 'words'", "at least 1"),
     "each without a function": (GOOD + "    ^each: applicant", "has 'each' without a function", "give run:"),
     "a worker without a name": ("case: x\nworkers:\n  ^'': {set: {a: '1'}}", "has an element without a name", "name it"),
     # ---- people

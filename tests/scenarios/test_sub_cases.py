@@ -27,6 +27,7 @@ from casehub import (
     Permanent,
     Rest,
     Retry,
+    SettingsError,
     SubCaseCancelled,
     SubCaseEnded,
     SubCaseStarted,
@@ -573,6 +574,47 @@ async def test_an_element_whose_failure_is_to_fault_its_item_declines_the_whole(
         await idle()
         (declined,) = await case.log.query(WorkerExecutionDeclined)
         assert "nothing to sum up" in declined.reason
+
+
+async def test_enough_of_the_elements_do_and_the_rest_are_called_off_or_go_on() -> None:
+    for rest, status in (("cancel", CaseStatus.CANCELLED), ("keep", CaseStatus.WAITING)):
+        trip = CaseDefinition("trip", goal="votes")
+
+        @trip.human_task(writes="votes", each="family", need=2, rest=rest)
+        def vote(member: str) -> HumanTask[bool]:
+            return HumanTask(f"{member}?", bool, users=[member])
+
+        async with CaseTestKit(trip) as kit:
+            case = await kit.start("trip", family=["ada", "grace", "alan"], case_id="t")
+            await idle()
+            await kit.hub.tasks.complete("t/vote/1.3/vote/1", False, by="user:alan")
+            await kit.hub.tasks.complete("t/vote/1.1/vote/1", True, by="user:ada")
+            assert (await case.completed())["votes"] == [True, False], "in the order of the elements"
+            await kit.settle()
+            assert await kit.hub.case("t/vote/1.2").status() is status
+
+
+async def test_too_few_elements_that_can_still_be_done_decline_the_whole() -> None:
+    async with CaseTestKit(summaries(retry=Retry(1), need=2)) as kit:
+        case = await kit.start("dossier", documents=["a", "empty", "b"], style="short", case_id="d")
+        assert (await case.completed())["digest"] == "short a 1; short b 1"
+        case = await kit.start("dossier", documents=["a", "empty", "empty"], style="short", case_id="e")
+        await idle()
+        (declined,) = await case.log.query(WorkerExecutionDeclined)
+        assert declined.reason.startswith("2 of 3 had to complete")
+        case = await kit.start("dossier", documents=["a"], style="short", case_id="f")
+        await idle()
+        (failed,) = await case.log.query(WorkerExecutionFailed)
+        assert failed.message == "2 sub-cases have to complete, and there are 1"
+
+
+def test_what_is_said_of_elements_needs_a_list_of_them() -> None:
+    d = CaseDefinition("d")
+    for options in ({"need": 2}, {"rest": "keep"}):
+        with pytest.raises(SettingsError, match="say which with each=, or leave them out"):
+            d.worker(writes="out", **options)(_async)  # type: ignore[call-overload]  # options by name
+    with pytest.raises(DefinitionError, match="needs 0 of 'documents'; need at least 1, or leave need= out for all"):
+        CaseHub(summaries(need=0))
 
 
 @pytest.mark.parametrize(
