@@ -34,6 +34,7 @@ class Wants(StrEnum):
     NAMES = "a list of names was expected"
     MOMENT = "a time was expected"
     LIST = "a list was expected"
+    VERDICT = "a policy is true or false, or says why in a text"
     ANYTHING = "anything will do"
 
 
@@ -43,19 +44,22 @@ _KINDS: Final = {
     Wants.NAMES: (cel.Type.List(cel.Type.STRING), cel.Type.LIST),
     Wants.MOMENT: (cel.Type.TIMESTAMP, cel.Type.STRING),
     Wants.LIST: (cel.Type.LIST,),
+    Wants.VERDICT: (cel.Type.BOOL, cel.Type.STRING),
     Wants.ANYTHING: (),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """An expression that is to be compiled: where it stands and what it is for. `sets`: the fact that it becomes."""
+    """An expression that is to be compiled: where it stands and what it is for. `sets`: the fact that it becomes; `names`:
+    what it may name instead of facts."""
 
     node: Scalar
     subject: str
     program: Later
     sets: str = ""
     wants: Wants = Wants.TRUTH
+    names: Mapped[str, cel.Type] | None = None
 
 
 class Expressions:
@@ -68,9 +72,10 @@ class Expressions:
         self._mistakes = mistakes
 
     def program(
-        self, node: Node, subject: str, language: str = "", sets: str = "", wants: Wants = Wants.TRUTH
-    ) -> Program | None:
-        """The program of an expression; it is compiled by `compile`."""
+        self, node: Node, subject: str, language: str = "", sets: str = "", wants: Wants = Wants.TRUTH,
+        names: Mapped[str, cel.Type] | None = None,
+    ) -> Program | None:  # fmt: skip
+        """The program of an expression; it is compiled by `compile`. `names`: what it may name instead of facts."""
         if not isinstance(node, Scalar) or node.value is None or not (sets or isinstance(node.value, str)):
             self._mistakes.note(
                 node.place,
@@ -80,13 +85,13 @@ class Expressions:
             )
             return None
         if (language or self.language) == "jq":
-            return self._jq(node, subject)
-        reads, optional, _ = named_in(node.text, self.facts)
+            return self._jq(node, subject, self.facts if names is None else names)
+        reads, optional, _ = named_in(node.text, self.facts if names is None else names)
         program = Later(node.text, reads, optional)
-        self.asked.append(Asked(node, subject, program, sets, wants))
+        self.asked.append(Asked(node, subject, program, sets, wants, names))
         return program
 
-    def _jq(self, node: Scalar, subject: str) -> Program | None:
+    def _jq(self, node: Scalar, subject: str, facts: Mapped[str, Any]) -> Program | None:
         if not is_there("jq"):
             self._mistakes.note(
                 node.place,
@@ -96,7 +101,7 @@ class Expressions:
             )
             return None
         try:
-            return jq.compiled(node.text, self.facts)
+            return jq.compiled(node.text, facts)
         except jq.JqError as error:
             self._mistakes.note(node.inside(*error.place), subject, error.reason, error.remedy)
         except ExpressionError as error:
@@ -124,7 +129,7 @@ class Expressions:
                 waiting.discard(each.sets)
         for each in self.asked:
             if not each.sets:
-                returned = self._compiled(each, known, fields)
+                returned = self._compiled(each, known if each.names is None else each.names, fields)
                 if (
                     returned is not None
                     and returned not in (*_KINDS[each.wants], cel.Type.DYN)

@@ -15,6 +15,7 @@ from casehub.goals import GoalExpression, all_of, any_of
 from casehub.loader.code import AllowedCode
 from casehub.loader.conditions import ConditionReader, Expressions
 from casehub.loader.document import Mapping, Node, Scalar, Sequence
+from casehub.loader.expressions import Computation
 from casehub.loader.fact_types import Declared, TypeReader, cel_type, fields_in
 from casehub.loader.mistakes import Mistakes, instead
 from casehub.loader.places import Places
@@ -202,9 +203,8 @@ class DefinitionReader:
 
     def _compile(self, definition: CaseDefinition, expressions: Expressions) -> None:
         structure, _ = structure_of(definition, WorkerExecution, CaseView)
-        computed = {name for worker in definition.workers if worker.computes for name in worker.writes} - set(
-            definition.facts
-        )
+        computing = [worker for worker in definition.workers if isinstance(worker.function, Computation)]
+        computed = {name for worker in computing for name in worker.writes} - set(definition.facts)
         declared = {name: kind.annotation for name, kind in structure.types.items() if name not in computed}
         fields = {name: known for name, kind in declared.items() if (known := fields_in(kind)) is not None}
         found = expressions.compile({name: cel_type(kind) for name, kind in declared.items()}, fields)

@@ -141,9 +141,7 @@ SECTIONS: Final[Mapping[str, Mapping[str, Key]]] = {
         "each": Key(Takes.TEXT, "A list of whose elements each gets the work, as the first parameter of the function."),
         "need": Key(Takes.INTEGER, "How many of the elements have to be done; all without it."),
         "rest": _choice("What becomes of the others then.", Rest),
-        "gate": Key(
-            Takes.ONE, "What holds the action that its function plans until people have approved it.", section="gate"
-        ),
+        "gate": Key(Takes.ONE, "What holds the action that it plans until people have approved it.", section="gate"),
         "capability": Key(Takes.TEXT, "Makes it one of several alternatives for the bindings that ask for it."),
         **_OPTIONS,
     },
@@ -172,11 +170,14 @@ SECTIONS: Final[Mapping[str, Mapping[str, Key]]] = {
         "wait": Key(Takes.FLAG, "Whether it waits for them at all."),
     },
     "gate": {
-        "perform": Key(Takes.REFERENCE, "The Python function that carries the action out.", required=True),
+        "perform": Key(Takes.REFERENCE, "The Python function that carries the action out; with set there is none."),
         "risk": Key(
-            Takes.REFERENCE,
-            "The Python function that says whether it is held; without it every action is.",
+            Takes.ONE,
+            "What says whether it is held: an expression of the action, or a Python function; without it every action is.",
+            section="expression",
+            short=Takes.REFERENCE,
         ),
+        "title": Key(Takes.SAID, "With set: what is planned, in a line; or an expression."),
         "approvals": Key(Takes.INTEGER, "How many people have to approve it."),
         "groups": Key(Takes.NAMES, "Whose members may approve it."),
         "users": Key(Takes.NAMES, "Who may approve it."),

@@ -8,6 +8,7 @@ from typing import Any, Final, cast
 
 from casehub.binding import Binding, Faulted, Signal, Trigger, Worker
 from casehub.definition import CaseDefinition
+from casehub.gate import Gate
 from casehub.loader.code import AllowedCode
 from casehub.loader.conditions import ConditionReader, Expressions
 from casehub.loader.document import Mapping, Node, Sequence
@@ -52,6 +53,7 @@ class WorkerReader:
         self._tasks = TaskReader(sections, types)
         self._sub_cases = SubCaseReader(sections, opener)
         self._gates = GateReader(sections, code)
+        self._gated: dict[str, Gate[Any]] = {}
 
     def declare(self, definition: CaseDefinition, name: str, section: Section) -> None:
         """Declare the worker of a function, for its signature; `bind` gives it its binding, when conditions can be read."""
@@ -63,6 +65,8 @@ class WorkerReader:
                 "give one of run (module:function), set (facts with expressions), ask (of people) and case (of another definition)",
             )  # fmt: skip
         gate = self._gates.gate(section)
+        if gate is not None:
+            self._gated[name] = gate
         if given in ({"set"}, {"case"}) or (
             given == {"ask"} and "ask" in section and isinstance(section.value("ask"), Mapping)
         ):
@@ -111,12 +115,17 @@ class WorkerReader:
                 worker = self._sub_cases.sub_case(definition, name, section, expressions)
             else:
                 worker = self._computing(name, section, expressions)
+                if name in self._gated:
+                    worker = self._gates.planning(
+                        section, self._gated[name], cast("Computation", worker.function), expressions
+                    )
             definition.returned[name] = Any if worker.form is None else worker.form.annotation
             definition.workers.append(worker)
             found = [len(definition.workers) - 1]
         if not found:
             return
         old = definition.workers[found[0]]
+        old = definition.workers[found[0]] = replace(old, computes=self._gates.judged(old, expressions))
         if "each" in section:
             self._each(definition, found[0], section, options)
             return
