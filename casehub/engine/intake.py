@@ -121,7 +121,7 @@ class Intake:
 
     def returned(self, input: Returned) -> Iterable[Event]:
         activation = self.state.activations.get(input.activation)
-        if activation is None or activation.attempt != input.attempt:
+        if activation is None or activation.attempt != input.attempt or activation.status is ActivationStatus.PENDING:
             return () if self.state.status.ended else (self._dropped(input, activation),)
         binding = self.structure.bindings[activation.binding]
         if input.error is None and input.expired is None:
@@ -200,7 +200,12 @@ class Intake:
 
     def _dropped(self, input: Returned, activation: Activation | None) -> Event:
         binding = str(input.activation).rsplit("/", 2)[1]
-        why = "its activation had ended" if activation is None else f"attempt {activation.attempt} is the current one"
+        if activation is None:
+            why = "its activation had ended"
+        elif activation.attempt == input.attempt:
+            why = f"attempt {input.attempt} had ended, and another one follows"
+        else:
+            why = f"attempt {activation.attempt} is the current one"
         worker = binding if activation is None else activation.worker
         return WorkerResultDropped(
             binding=binding, activation=input.activation, worker=worker, attempt=input.attempt, reason=why

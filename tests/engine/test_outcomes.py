@@ -342,6 +342,17 @@ def test_a_result_of_an_attempt_that_is_not_the_current_one_is_dropped_with_an_e
     assert core.facts["b"] == 5
 
 
+def test_a_result_of_an_attempt_that_has_failed_already_is_dropped_while_the_next_one_is_waited_for() -> None:
+    core = one_worker()
+    core.raises("work", OSError("away"))
+    events = core.take(Returned(activation=ActivationId("c/work/1"), attempt=1, value=99))
+    assert names(events) == ["WORKER_RESULT_DROPPED"]
+    assert of(events, WorkerResultDropped)[0].reason == "attempt 1 had ended, and another one follows"
+    core.pass_time("1s")
+    core.returns("work", 5)
+    assert core.facts["b"] == 5
+
+
 def test_an_activation_settles_once() -> None:
     core = one_worker()
     core.returns("work", 5)
