@@ -55,7 +55,7 @@ class Call:
 
 @dataclass(slots=True)
 class Told:
-    """What a case was told: the model. `seen`: what its worker last returned; `failures`: in a row, of the present pulse."""
+    """What a case was told: the model. `seen`: what its worker last returned; `closed`: it ends once it is not suspended."""
 
     amount: int
     pulse: int | None = None
@@ -63,6 +63,7 @@ class Told:
     approval: bool | None = None
     open: bool = True
     suspended: bool = False
+    closed: bool = False
 
 
 @dataclass(slots=True)
@@ -130,9 +131,9 @@ class World:
         await self.do(deed, self.kit.start("order", deed.facts, case_id=deed.case, by=deed.by))
 
     async def signal(self, case: str, pulse: int) -> None:
-        deed = self._deed("signal", case, facts={"pulse": pulse})
+        deed = self._pulse(case, pulse)
         if await self._send(deed):
-            self.cases[case].pulse = pulse
+            self.cases[case].pulse = deed.facts["pulse"]
 
     async def send_again(self, which: int) -> None:
         """A client that has not heard the answer asks again, with the same key."""
@@ -145,8 +146,9 @@ class World:
                 assert not self.cases[deed.case].open or deed.answer == "refused"
 
     async def close(self, case: str) -> None:
-        if await self._send(self._deed("signal", case, facts={"closed": True})):
-            self.cases[case].open = False
+        told = self.cases[case]
+        if not told.closed and await self._send(self._deed("signal", case, facts={"closed": True})):
+            told.closed, told.open = True, told.suspended
 
     async def cancel(self, case: str) -> None:
         deed = self._deed("cancel", case)
@@ -169,7 +171,7 @@ class World:
         except (IllegalTransitionError, CaseEndedError):
             assert not told.suspended or not told.open
         else:
-            told.suspended = False
+            told.suspended, told.open = False, not told.closed
 
     async def claim(self, case: str) -> None:
         deed = self._deed("claim", case, f"{case}/approve/1")
@@ -219,7 +221,7 @@ class World:
 
     async def die_amid(self, case: str, pulse: int, events: int) -> None:
         """The process is killed while a signal is taken, after so many events; the client asks the next one again."""
-        kit, deed = self.kit, self._deed("signal", case, facts={"pulse": pulse})
+        kit, deed = self.kit, self._pulse(case, pulse)
         kit.crash_after(Event, events)
         with suppress(HubClosedError, CaseEndedError):
             await kit.hub.case(case).signal(**deed.facts, by=deed.by, key=deed.key)
@@ -229,7 +231,7 @@ class World:
             await self.die()
             await kit.settle()
         if await self._send(deed):
-            self.cases[case].pulse = pulse
+            self.cases[case].pulse = deed.facts["pulse"]
 
     # ---- what has to be so
 
@@ -284,6 +286,11 @@ class World:
     def _deed(self, verb: Verb, case: str, subject: str = "", facts: Any = None, by: str = "") -> Deed:
         self.count += 1
         return Deed(verb, case, by or f"user:{self.count}", subject, facts)
+
+    def _pulse(self, case: str, pulse: int) -> Deed:
+        """A signal that is no other's: one that brings what is there already is not in the log."""
+        deed = self._deed("signal", case)
+        return replace(deed, facts={"pulse": pulse * 1_000 + self.count})
 
     async def _send(self, deed: Deed) -> bool:
         return await self.do(deed, self.kit.hub.case(deed.case).signal(**deed.facts, by=deed.by, key=deed.key))
