@@ -59,7 +59,12 @@ class Verbs:
 
     async def info(self) -> Mapping[str, Any]:
         runtime = self._hub.runtime
-        return {"parked": dict(self._hub.parked), "working": runtime.working, "draining": runtime.draining}
+        return {
+            "parked": dict(self._hub.parked),
+            "snapshots_refused": dict(self._hub.snapshots.refused),
+            "working": runtime.working,
+            "draining": runtime.draining,
+        }
 
     async def start(
         self, definition: str, facts: dict[str, Any], case_id: str | None = None, by: str = "user", step: bool = False

@@ -39,7 +39,8 @@ from casehub.residents import Residents
 from casehub.resources import Opener
 from casehub.retention import KEEP, Keeper, Retention, retiring
 from casehub.serialized import FactSerializer
-from casehub.snapshots import Checkpoint, Snapshots, checkpoint_of
+from casehub.snapshot import Checkpoint, checkpoint_of
+from casehub.snapshots import Snapshots
 from casehub.spi import CaseStore, Clock, Executor, LoopControl, SnapshotStore
 from casehub.structure import Structure, started_with
 from casehub.subscribers import Handler, Subscriber
@@ -114,6 +115,7 @@ class CaseHub:
             retention=retention,
         )
         self.store: CaseStore = self._parts.store
+        self.snapshot_store: SnapshotStore | None = self._parts.snapshots
         self.clock: Clock = self._parts.clock
         if retention is not None and retention is not KEEP:
             retiring(self.store)
@@ -133,7 +135,8 @@ class CaseHub:
             raise SettingsError("CaseHub runs on asyncio, as its drivers do; use anyio's asyncio backend") from None
         if self._opened is not None:
             raise HubClosedError("a hub is entered once; make another one")
-        parts = replace(self._parts, store=self.store, resumes=self.resumes)  # a face may have changed these
+        # What a face may have changed is not what the hub was made with.
+        parts = replace(self._parts, store=self.store, snapshots=self.snapshot_store, resumes=self.resumes)
         self._opened = await opened(parts, self.subscribers)
         return self
 

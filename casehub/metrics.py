@@ -32,6 +32,11 @@ _COUNTERS: dict[str, tuple[str, str, Reading]] = {
         "Times that the code of a worker held the event loop up, by worker",
         lambda r, _: dict(r.watchdog.blocked),  # its thread writes there
     ),
+    "casehub.snapshots": (
+        "{snapshot}",
+        "Snapshots by what became of them: saved, dropped, used to load a case, refused for it",
+        lambda _, c: c.snapshots.counts,
+    ),
     "casehub.store.failures": (
         "{failure}",
         "Commits that failed, or whose outcome was unknown",

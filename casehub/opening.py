@@ -31,7 +31,8 @@ from casehub.registry import Registry
 from casehub.residents import Residents
 from casehub.resources import Opener, open_resources
 from casehub.retention import Keeper, Retention, retiring
-from casehub.snapshots import Checkpoint, Snapshots
+from casehub.snapshot import Checkpoint
+from casehub.snapshots import Snapshots
 from casehub.spi import CaseStore, Clock, Executor, LoopControl, RetiresCases, SnapshotStore, Turn, Volatile
 from casehub.subscribers import Subscriber
 
@@ -184,7 +185,9 @@ async def opened(parts: Composition, subscribers: list[Subscriber[Any]]) -> Open
         keeper = None
         if isinstance(store, RetiresCases):
             heard = partial(_heard, subscribers, store, tenant)
-            keeper = Keeper(retiring(store), parts.clock, parts.retention, tenant, residents.let_leave, heard)
+            keeper = Keeper(
+                retiring(store), parts.clock, parts.retention, tenant, residents.let_leave, heard, snapshots.retire
+            )
         if parts.resumes:
             group.start_soon(residents.resume)
             if keeper is not None and parts.retention is not None:

@@ -111,7 +111,8 @@ class Round:
 
 class Keeper:
     """Retires what is due. `leave`: has a case leave memory, and says whether it could; `heard`: the position up to which
-    every durable subscriber has heard everything, None where there is none."""
+    every durable subscriber has heard everything, None where there is none; `forget`: takes away what is kept of a case
+    elsewhere, before it goes."""
 
     def __init__(
         self,
@@ -121,6 +122,7 @@ class Keeper:
         tenant: str = "default",
         leave: Callable[[CaseId], bool] = lambda case: True,
         heard: Callable[[], Awaitable[int | None]] | None = None,
+        forget: Callable[[CaseId], Awaitable[None]] | None = None,
     ) -> None:
         self.retention = retention
         self._store = store
@@ -128,6 +130,7 @@ class Keeper:
         self._tenant = tenant
         self._leave = leave
         self._heard = heard
+        self._forget = forget
         self._at_work = anyio.Lock()
 
     async def serve(self, retention: Retention) -> None:
@@ -215,6 +218,9 @@ class Keeper:
             done.kept[root] = reason
             log.error("retention.not_archived", case=root, reason=reason)
             return
+        if self._forget is not None:
+            for case in family:
+                await self._forget(case.case)
         for first in range(0, len(family), BATCH):
             left = list(family[first : first + BATCH])
             for _ in range(2 + sum(case.version for case in left) // SIDE):

@@ -18,6 +18,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from casehub.durations import duration
 from casehub.errors import CaseHubError, SettingsError, did_you_mean, nearest
 from casehub.retention import OFF
+from casehub.snapshot import checkpoint_of
 
 PREFIX: Final = "CASEHUB_"
 FILE: Final = "casehub.toml"
@@ -40,6 +41,23 @@ def _span_or_off(text: str) -> str:
 def _url(text: str) -> str:
     """A path is a SQLite file; everything else is a URL already."""
     return text if "://" in text else f"sqlite:///{text}"
+
+
+def _url_or_none(text: str) -> str:
+    return _url(text) if text else text
+
+
+def _text(value: object) -> object:
+    """A whole number, as text."""
+    return str(value) if type(value) is int else value
+
+
+def _checkpoint(text: str) -> str:
+    try:
+        checkpoint_of(text)
+    except CaseHubError as error:
+        raise ValueError(str(error)) from None
+    return text
 
 
 def _loops(value: object) -> object:
@@ -67,6 +85,15 @@ class Settings(BaseSettings):
         BeforeValidator(_loops),
         Field(description="the loop control or strategy: module:factory, or name=module:factory, by commas"),
     ] = ""
+    snapshots: Annotated[
+        str, AfterValidator(_url_or_none), Field(description="where snapshots are kept: a path or a URL")
+    ] = ""
+    checkpoint: Annotated[
+        str,
+        BeforeValidator(_text),
+        AfterValidator(_checkpoint),
+        Field(description="when a case is kept: waiting, lifecycle, or every so many events"),
+    ] = "lifecycle"
     drain_timeout: Annotated[str, AfterValidator(_span), Field(description="how long a stop waits for workers")] = "30s"
     retention: Annotated[
         str, AfterValidator(_span_or_off), Field(description="how long cases are kept after their end; off: for ever")

@@ -8,11 +8,34 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Protocol
+from typing import Final, Literal, Protocol
 
 from casehub.envelope import CaseId
-from casehub.errors import SnapshotConflictError, SnapshotError
+from casehub.errors import SettingsError, SnapshotConflictError, SnapshotError
 from casehub.lifecycle import CaseStatus
+
+Checkpoint = Literal["waiting", "lifecycle"] | int
+"""When a case is kept: when it waits; when it waits, is suspended or has ended; every so many events."""
+
+CHECKPOINTS: Final[Mapping[str | int, frozenset[CaseStatus]]] = {
+    "waiting": frozenset({CaseStatus.WAITING}),
+    "lifecycle": frozenset({CaseStatus.WAITING, CaseStatus.SUSPENDED, *(each for each in CaseStatus if each.ended)}),
+}
+"""The statuses in which a case is kept, by the checkpoint policies that have a name."""
+
+
+def checkpoint_of(given: object) -> Checkpoint:
+    """A checkpoint policy, also as a setting has it. Raises `SettingsError` for what is none."""
+    text = str(given)
+    if text == "waiting":
+        return "waiting"
+    if text == "lifecycle":
+        return "lifecycle"
+    if not isinstance(given, bool) and text.isdecimal() and int(text) > 0:
+        return int(text)
+    raise SettingsError(
+        f"checkpoint={given!r}: give 'waiting', 'lifecycle', or a number of events after each of which a case is kept"
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

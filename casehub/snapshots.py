@@ -9,9 +9,9 @@ its log as if there were none.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
 import anyio
 import structlog
@@ -25,20 +25,16 @@ from casehub.errors import (
     SnapshotError,
     StoreError,
     StoreUnavailableError,
-    did_you_mean,
 )
 from casehub.events import CaseId, Event
 from casehub.lifecycle import CaseStatus
 from casehub.query import MAX_EVENTS, EventLog, EventQuery
-from casehub.snapshot import Snapshot, SnapshotStore
+from casehub.snapshot import CHECKPOINTS, Checkpoint, Snapshot, SnapshotStore
 from casehub.spi import Clock, LoopControl, Turn
 from casehub.state import CaseState
 from casehub.subcase import parent_of
 
 log = structlog.get_logger("casehub.hub")
-
-Checkpoint = Literal["waiting", "lifecycle"] | int
-"""When a case is kept: when it waits; when it waits, is suspended or has ended; every so many events."""
 
 WAITING_FOR_THEM: Final = 1_000
 """Cases that wait to be written; past that new ones are dropped."""
@@ -50,11 +46,6 @@ PATIENCE: Final = 2.0
 """Seconds for a snapshot to be read, or for a case to be committed that is to be written."""
 AGAIN: Final = 5.0
 """Seconds until a store of snapshots that is away is opened again."""
-
-_STATUSES: Final = {
-    "waiting": frozenset({CaseStatus.WAITING}),
-    "lifecycle": frozenset({CaseStatus.WAITING, CaseStatus.SUSPENDED, *(each for each in CaseStatus if each.ended)}),
-}
 
 
 @dataclass(slots=True)
@@ -95,7 +86,7 @@ class Snapshots:
         self.pump_of: Callable[[CaseId], Pump | None] = lambda case: None
         self._store = store
         self._every = checkpoint if isinstance(checkpoint, int) else 0
-        self._statuses = frozenset(CaseStatus) if isinstance(checkpoint, int) else _STATUSES[checkpoint]
+        self._statuses = CHECKPOINTS.get(checkpoint, frozenset(CaseStatus))
         self._events = events
         self._clock = clock
         self._tenant = tenant
@@ -107,6 +98,13 @@ class Snapshots:
         self._idle.set()
         self._open = False
         self._open_again = 0.0
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """How many were saved and dropped, used and refused; nothing where the hub keeps none."""
+        if self._store is None:
+            return {}
+        return {"saved": self.saved, "dropped": self.dropped, "used": self.used, "refused": self.refusals}
 
     # ---- life
 
@@ -156,6 +154,17 @@ class Snapshots:
     async def children(self, parent: str) -> Sequence[Snapshot]:
         """The snapshots of the sub-cases of a case, in memory or not, by their ids."""
         return await self.store.children(CaseId(parent), self._tenant)
+
+    async def retire(self, case: CaseId) -> None:
+        """As `delete`, of a case that goes with its log; nothing where the hub keeps no snapshots.
+
+        Raises `StoreUnavailableError` while they are away.
+        """
+        if self._store is None:
+            return
+        if not self._open:
+            raise StoreUnavailableError(f"{self._store.describe()}: away, so case {case!r} is not retired yet")
+        await self.delete(case)
 
     async def delete(self, case: str) -> None:
         """Forget the snapshot of a case, and what is noted of it. Its log stays; no error where there is none."""
@@ -327,18 +336,3 @@ class Snapshots:
         self._versions[case] = version
         if len(self._versions) > REMEMBERED:
             del self._versions[next(iter(self._versions))]
-
-
-def checkpoint_of(given: object) -> Checkpoint:
-    """A checkpoint policy, also as a setting has it. Raises `SettingsError` for what is none."""
-    text = str(given)
-    if text == "waiting":
-        return "waiting"
-    if text == "lifecycle":
-        return "lifecycle"
-    if not isinstance(given, bool) and text.isdecimal() and int(text) > 0:
-        return int(text)
-    raise SettingsError(
-        f"checkpoint={given!r}: {did_you_mean(text, _STATUSES)} Or give a number of events, of which each that many "
-        "are followed by a snapshot"
-    )

@@ -8,6 +8,7 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from casehub import CaseDefinition, CaseHub, EventQuery, Permanent
+from casehub.adapters.memory_snapshots import MemorySnapshots
 from casehub.testing import CaseTestKit
 
 READER = InMemoryMetricReader()
@@ -81,3 +82,13 @@ async def test_two_hubs_of_a_process_are_counted_together() -> None:
         for hub in (one, other):
             await (await hub.start("halves", number=2)).completed()
         assert figures()["casehub.cases.resident"] == 2
+
+
+async def test_snapshots_are_counted_by_what_became_of_them() -> None:
+    snapshots, before = MemorySnapshots(), figures()
+    async with CaseHub(halves(), snapshots=snapshots) as hub:
+        await (await hub.start("halves", case_id="c1", number=4)).completed()
+        await hub.snapshots.flushed()
+        found = figures()
+        assert found["casehub.snapshots.saved"] - before.get("casehub.snapshots.saved", 0) == 1
+        assert found["casehub.snapshots.dropped"] == before.get("casehub.snapshots.dropped", 0)

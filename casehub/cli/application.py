@@ -12,9 +12,10 @@ from casehub.cli.loops import loops_named
 from casehub.definition import CaseDefinition
 from casehub.errors import SettingsError, UnknownNameError, did_you_mean
 from casehub.hub import CaseHub
-from casehub.lookup import ENDINGS, adapter, object_of, store_of
+from casehub.lookup import ENDINGS, adapter, object_of, snapshots_of, store_of
 from casehub.registry import Registry
 from casehub.retention import KEEP, Retention
+from casehub.snapshot import checkpoint_of
 from casehub.spi import Volatile
 from casehub.state import CaseState
 from casehub.structure import Structure
@@ -86,8 +87,10 @@ def hub_of(
     resume: bool = True,
     allow_code: Sequence[str] = (),
     retention: Retention | None = KEEP,
+    snapshots: str = "",
+    checkpoint: str = "lifecycle",
 ) -> CaseHub:
-    """A hub for APP on a store. A hub that APP names keeps its own store, unless that is memory.
+    """A hub for APP on a store. A hub that APP names keeps its own store, unless that is memory; its snapshots too.
 
     Raises `SettingsError`, and `DefinitionError` for a definition that can never work.
     """
@@ -95,13 +98,25 @@ def hub_of(
     if not isinstance(found, CaseHub):
         current, kept = _listed(reference, allow_code)
         loops = loops_named(loop, [definition.name for definition in (*current, *kept)])
-        return CaseHub(*current, kept=kept, store=store, loop=loops, tenant=tenant, resume=resume, retention=retention)
+        return CaseHub(
+            *current,
+            kept=kept,
+            store=store,
+            snapshots=snapshots or None,
+            checkpoint=checkpoint_of(checkpoint),
+            loop=loops,
+            tenant=tenant,
+            resume=resume,
+            retention=retention,
+        )
     if loop:
         raise SettingsError(f"--loop {loop}: {reference!r} is a CaseHub, which has its own; give it loop= there")
     if retention is not KEEP:
         raise SettingsError(f"retention: {reference!r} is a CaseHub, which has its own; give it retention= there")
     if isinstance(found.store, Volatile):
         found.store = store_of(store)
+        if found.snapshot_store is None and snapshots:
+            found.snapshot_store = snapshots_of(snapshots)
     if not resume:
         found.resumes = False
     return found

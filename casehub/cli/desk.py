@@ -98,7 +98,14 @@ async def desk(session: Session, app: str = "") -> AsyncIterator[Desk]:
     if not worked.app:
         raise session.needs_app(f"no worker process owns {session.named}, and what to work with is not known")
     hub = hub_of(
-        worked.app, settings.db, loop=worked.loop, tenant=settings.tenant, resume=False, allow_code=worked.allow_code
+        worked.app,
+        settings.db,
+        loop=worked.loop,
+        tenant=settings.tenant,
+        resume=False,
+        allow_code=worked.allow_code,
+        snapshots=settings.snapshots,
+        checkpoint=settings.checkpoint,
     )
     if isinstance(hub.store, InFile) and hub.store.path != session.database:
         raise SettingsError(f"{worked.app} has a database of its own, {hub.store.path}; give --db {hub.store.path}")

@@ -34,13 +34,14 @@ LOOKED_AT: Final = 1_000
 # The extras that something uses, by the module that shows them; names that are only reserved are left out.
 EXTRAS: Final = {
     "postgres": "psycopg",
+    "redis": "redis",
     "xes": "defusedxml",
     "yaml": "cel_expr_python",
     "jq": "jq",
     "otel": "opentelemetry.sdk",
 }
 
-_UNSET: Final = {"loop": "choreography"}
+_UNSET: Final = {"loop": "choreography", "snapshots": "none"}
 """What an empty setting comes to."""
 
 app = App(
@@ -98,6 +99,8 @@ async def _database(session: Session) -> AsyncIterator[Check]:
                     f"process {client.greeting.pid}, CaseHub {client.greeting.casehub}, works {names}; "
                     f"{info['working']} worker(s) running",
                 )
+                for case, reason in list(info["snapshots_refused"].items())[:MOST]:
+                    yield Check("note", "refused snapshot", f"{case} is loaded from its log: {reason}")
     except (CaseHubError, PermissionError) as error:
         yield Check("fault", "worker process", str(error))
     try:
@@ -186,7 +189,7 @@ def _application(session: Session) -> Iterator[Check]:
 def _settings(session: Session) -> Iterator[Check]:
     for name, field in Settings.model_fields.items():
         value = getattr(session.settings, name) or (session.by if name == "by" else _UNSET.get(name, ""))
-        if name == "db":
+        if name in ("db", "snapshots"):
             value = without_password(value)
         origin = session.loaded.origins[name]
         yield Check("ok", f"setting {name}", f"{value!r} from {origin} ({field.description})")

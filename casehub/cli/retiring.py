@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import AsyncExitStack
 from dataclasses import asdict
 from typing import Annotated, Any
 
@@ -15,9 +16,10 @@ from casehub.cli.output import progress
 from casehub.cli.text import note, sized
 from casehub.durations import duration, in_words
 from casehub.errors import SettingsError
-from casehub.lookup import clock_of, store_of
+from casehub.lookup import clock_of, snapshots_of, store_of
 from casehub.problems import Exit
 from casehub.retention import Keeper, Retention, retention_of, retiring
+from casehub.snapshots import Snapshots
 
 After = Annotated[
     str | None, Parameter(name="--after", help="How long after their end. [env: CASEHUB_RETENTION; default: 90d]")
@@ -92,14 +94,18 @@ async def _run(session: Session, retention: Retention) -> Mapping[str, Any]:
     async with worker_process(session) as client:
         if client is not None:
             return await client.retire(_span(retention), None if retention.archive is None else str(retention.archive))
-    store = store_of(session.settings.db)
-    await store.open(lambda turns: None)
-    try:
-        keeper = Keeper(retiring(store), clock_of("system"), retention, session.settings.tenant)
+    settings = session.settings
+    store, clock = store_of(settings.db), clock_of("system")
+    async with AsyncExitStack() as opening:
+        await store.open(lambda turns: None)
+        opening.push_async_callback(store.close)
+        kept = snapshots_of(settings.snapshots) if settings.snapshots else None
+        snapshots = Snapshots(kept, "lifecycle", store.log, clock, settings.tenant)
+        await snapshots.open()
+        opening.push_async_callback(snapshots.close)
+        keeper = Keeper(retiring(store), clock, retention, settings.tenant, forget=snapshots.retire)
         with progress(f"retiring cases in {session.named}"):
             return asdict(await keeper.run())
-    finally:
-        await store.close()
 
 
 def _held(after: str | None, archive: str | None, common: Common | None) -> tuple[Session, Retention]:

@@ -55,6 +55,7 @@ Examples:
   casehub up examples.claim:claim
   casehub up examples.claim:claim --db claims.db --drain-timeout 2m
   casehub up examples.claim:claim --db postgresql://me@localhost/claims
+  casehub up examples.claim:claim --snapshots redis://localhost:6379/0
   casehub up mine:definitions --loop mine:strategy
   casehub up mine:definitions --loop claim=mine:strategy
   casehub up cases/loan.yaml --allow-code loans
@@ -74,6 +75,17 @@ async def up(
         Parameter(
             help="The loop control or strategy, module:factory; or that of one definition, NAME=module:factory. Can be given several "
             "times. [env: CASEHUB_LOOP; default: choreography]"
+        ),
+    ] = None,
+    snapshots: Annotated[
+        str | None,
+        Parameter(help="Where snapshots are kept, to load cases faster: a path or a URL. [env: CASEHUB_SNAPSHOTS]"),
+    ] = None,
+    checkpoint: Annotated[
+        str | None,
+        Parameter(
+            help="When a case is kept: waiting, lifecycle (waiting, suspended or ended), or every so many events. "
+            "[env: CASEHUB_CHECKPOINT; default: lifecycle]"
         ),
     ] = None,
     drain_timeout: Annotated[
@@ -102,6 +114,8 @@ async def up(
         common,
         app=application,
         loop=None if loop is None else ",".join(loop),
+        snapshots=snapshots,
+        checkpoint=checkpoint,
         drain_timeout=drain_timeout,
         retention=retention,
         archive=archive,
@@ -118,6 +132,8 @@ async def up(
         loop=settings.loop,
         tenant=settings.tenant,
         allow_code=session.allow_code,
+        snapshots=settings.snapshots,
+        checkpoint=settings.checkpoint,
         retention=retention_of(settings.retention, settings.archive) if said else KEEP,
     )
     database = _file_of(hub, session)
@@ -231,6 +247,7 @@ def _say_what_runs(
                 "definitions": list(hub.definitions),
                 "kept": [{"definition": each.name, "structure": each.hash} for each in hub.registry.others],
                 "store": hub.store.describe(),
+                "snapshots": None if hub.snapshot_store is None else hub.snapshot_store.describe(),
                 "database": shown,
                 "socket": str(socket_of(database)),
                 "cases": counts,
@@ -256,6 +273,7 @@ def _say_what_runs(
                 else []
             ),
             ("  store", hub.store.describe()),
+            *([] if hub.snapshot_store is None else [("  snapshots", hub.snapshot_store.describe())]),
             ("  control", socket_of(database)),
             ("  open cases", told),
             ("  ended cases", _kept(hub)),

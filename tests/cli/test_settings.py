@@ -84,3 +84,17 @@ def test_a_wrong_variable_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CASEHUB_LOG_FORMAT", "jsn")
     with pytest.raises(SettingsError, match=r"setting log_format \(CASEHUB_LOG_FORMAT\): 'jsn': .*did you mean 'json'"):
         load()
+
+
+def test_where_snapshots_are_kept_and_when_is_a_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert (load().settings.snapshots, load().settings.checkpoint) == ("", "lifecycle")
+    write('snapshots = "kept.db"\ncheckpoint = 500')
+    assert (load().settings.snapshots, load().settings.checkpoint) == ("sqlite:///kept.db", "500")
+    monkeypatch.setenv("CASEHUB_SNAPSHOTS", "redis://localhost/1")
+    monkeypatch.setenv("CASEHUB_CHECKPOINT", "waiting")
+    assert (load().settings.snapshots, load().settings.checkpoint) == ("redis://localhost/1", "waiting")
+    monkeypatch.setenv("CASEHUB_CHECKPOINT", "0")
+    with pytest.raises(
+        SettingsError, match=r"setting checkpoint \(CASEHUB_CHECKPOINT\): '0': checkpoint='0': give 'waiting'"
+    ):
+        load()

@@ -48,12 +48,15 @@ from casehub import (
     WorkerExecution,
     WorkerExecutionStarted,
 )
+from casehub.adapters.memory import MemoryStore
 from casehub.adapters.memory_snapshots import MemorySnapshots
 from casehub.adapters.sqlite import SQLiteStore
 from casehub.adapters.sqlite_snapshots import SQLiteSnapshots
+from casehub.encryption import Encryption, KeyRing, new_key
 from casehub.engine.keeping import CONTENT_TYPE, sha256
 from casehub.errors import SchemaError, SnapshotError
 from casehub.events import CaseId
+from casehub.retention import Retention
 from casehub.snapshot import Snapshot
 from tests.staging import Kept, idle
 
@@ -654,6 +657,27 @@ async def test_row_26_what_is_deleted_stays_so_and_a_snapshot_on_its_way_goes_wi
         assert await hub.snapshots.latest("c1") is None
 
 
+async def test_what_is_retired_takes_its_snapshot_along_and_stays_while_that_cannot_go(place: Place) -> None:
+    place.store = MemoryStore()
+    async with place.hub(retention=Retention("0s")) as hub:
+        await waiting(hub)
+        await answered(hub)
+        await hub.snapshots.flushed()
+
+        async def away(snapshots: MemorySnapshots, case: CaseId, tenant: str) -> None:
+            raise StoreUnavailableError("the snapshots are away")
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(MemorySnapshots, "delete", away)
+            with pytest.raises(StoreUnavailableError):
+                await hub.retention.run()
+        assert await hub.case("c1").status() is CaseStatus.COMPLETED
+        assert (await hub.retention.run()).cases == 1
+        assert await hub.snapshots.latest("c1") is None
+        with pytest.raises(CaseNotFoundError):
+            await hub.case("c1").status()
+
+
 # ---- ends
 
 
@@ -770,6 +794,16 @@ async def test_row_53_a_parent_that_is_killed_takes_along_sub_cases_that_only_th
         await hub.snapshots.flushed()
         assert {each.status for each in await hub.snapshots.children("p")} == {CaseStatus.CANCELLED}
         assert (await kept(hub, "p")).status is CaseStatus.CANCELLED
+
+
+async def test_what_is_encrypted_in_the_log_is_so_in_a_snapshot(place: Place) -> None:
+    secret = Encryption(KeyRing({"k1": new_key()}), "form", "name")
+    async with place.hub(serializers=[secret]) as hub:
+        await waiting(hub, form="xylophone")
+        assert b"ylophone" not in (await kept(hub)).payload
+    async with place.hub(serializers=[secret]) as hub:
+        assert (await answered(hub))["letter"] == "Xylophone: welcome"
+        assert hub.snapshots.used == 1
 
 
 # ---- what a peer lacks
