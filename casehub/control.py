@@ -12,19 +12,19 @@ from __future__ import annotations
 import asyncio
 import builtins
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from pydantic_core import from_json, to_json
+from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from casehub import errors
 from casehub.adapters.codec import from_json as event_from_json
 from casehub.control_cases import RemoteCase
 from casehub.control_tasks import RemoteWorklist
-from casehub.errors import CaseHubError, LimitError, NotReachableError, SettingsError
+from casehub.errors import CaseHubError, FactError, LimitError, NotReachableError, SettingsError
 from casehub.events import CaseId, Event
 from casehub.structure import Structure
 
@@ -78,9 +78,15 @@ class Greeting:
 
 
 class Lines:
-    """A connection that carries JSON values, one a line. `ConnectionError` when the other end is gone."""
+    """A connection that carries JSON values, one a line. `ConnectionError` when the other end is gone.
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    `read`: what makes a value of a line.
+    """
+
+    def __init__(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, read: Callable[[bytes], Any] = from_json
+    ) -> None:
+        self._read = read
         self._reader = reader
         self._writer = writer
 
@@ -99,7 +105,7 @@ class Lines:
             raise LimitError(f"a line is longer than the {MAX_LINE:,} bytes that the control socket takes") from None
         except asyncio.IncompleteReadError:
             raise ConnectionResetError("the other end has closed the connection") from None
-        return from_json(line)
+        return self._read(line)
 
     def close(self) -> None:
         self._writer.close()
@@ -234,6 +240,8 @@ class ControlClient:
         given = {name: value for name, value in arguments.items() if value is not None}
         try:
             await self._lines.send(to_json({"id": self._requests, "verb": verb, "arguments": given}))
+        except PydanticSerializationError as error:
+            raise FactError(f"verb {verb!r}: {error}; give JSON values") from None
         except ConnectionError:
             raise self._gone() from None
 

@@ -29,6 +29,7 @@ from casehub.control_verbs import Verbs
 from casehub.errors import CaseHubError, HubClosedError, InputRefusedError, LimitError, UnknownNameError, did_you_mean
 from casehub.events import CaseId
 from casehub.hub import CaseHub
+from casehub.jsontext import read_json
 from casehub.lookup import release
 
 log = structlog.get_logger("casehub.control")
@@ -82,7 +83,7 @@ class ControlServer:
         try:
             reader, writer = await asyncio.open_unix_connection(sock=connection, limit=MAX_LINE)
             try:
-                await self._converse(Lines(reader, writer))
+                await self._converse(Lines(reader, writer, read_json))
             finally:
                 writer.close()
         except ConnectionError:

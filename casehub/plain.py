@@ -23,14 +23,19 @@ MAX_DEPTH: Final = 64
 MAX_INTEGER: Final = 10**64
 """Integers of a larger magnitude are refused: other systems that read the log could not."""
 MAX_SIZE: Final = 1_048_576
-"""Most characters of a value, keys among them."""
+"""Largest value, in bytes of JSON (UTF-8)."""
 MAX_ITEMS: Final = 65_536
 """Most items of the lists and objects of a value, together: what the event loop can take in at once."""
 
 TAG: Final = "$serializer"
 """The key that marks a stored value as what a serializer made of one; see `casehub.serialized`."""
 
-_LARGE: Final = f"larger than {MAX_SIZE:,} characters; store it elsewhere and keep a reference"
+_SURELY: Final = MAX_SIZE // 8
+"""Characters that are no more than `MAX_SIZE` bytes of JSON, however they are written."""
+_EACH: Final = 10
+"""As many of them as a number and what is around an item come to, at most."""
+
+_LARGE: Final = f"larger than {MAX_SIZE:,} bytes of JSON; store it elsewhere and keep a reference"
 _MANY: Final = f"larger than {MAX_ITEMS:,} items, or a cycle; store it elsewhere and keep a reference"
 
 
@@ -51,14 +56,19 @@ def plain(value: object, where: str) -> Plain:
     cycles) and `LimitError` for what is too deep or too large, with the path within the value: `fact 'x'.rows[2]: ...`.
     """
     kind = type(value)
-    if kind is str and value.isascii() and len(value) < MAX_SIZE and "\0" not in value:  # type: ignore[attr-defined, arg-type, operator]  # `kind` has narrowed it
+    if kind is str and value.isascii() and len(value) < _SURELY and "\0" not in value:  # type: ignore[attr-defined, arg-type, operator]  # `kind` has narrowed it
         return value  # type: ignore[return-value]  # a str
     if kind is bool or value is None or (kind is int and -MAX_INTEGER < value < MAX_INTEGER):  # type: ignore[operator]  # as above
         return value  # type: ignore[return-value]  # a bool, None or an int
+    left = [MAX_SIZE, MAX_ITEMS]
     try:
-        return _walk(value, 0, [MAX_SIZE, MAX_ITEMS])
+        result = _walk(value, 0, left)
+        if MAX_SIZE - left[0] + (MAX_ITEMS - left[1]) * _EACH > _SURELY and len(to_json(result)) > MAX_SIZE:
+            raise _Misfit(LimitError, _LARGE)
+        return result
     except _Misfit as misfit:
-        raise misfit.kind(f"{where}{misfit.path}: {misfit.text}") from None
+        path = misfit.path if len(misfit.path) <= 200 else f"{misfit.path[:90]}...{misfit.path[-90:]}"
+        raise misfit.kind(f"{where}{path}: {misfit.text}") from None
 
 
 def _walk(value: object, depth: int, left: list[int]) -> Plain:
@@ -142,6 +152,8 @@ def _object(value: Mapping[Any, object], depth: int, left: list[int]) -> dict[st
                 FactError, f"the key {key!r:.60} is {type(key).__name__}, and JSON keys are strings; convert it"
             )
         left[0] -= len(name)
+        if left[0] < 0:
+            raise _Misfit(LimitError, _LARGE)
         if type(item) is str and item.isascii() and "\0" not in item and depth < MAX_DEPTH:
             left[0] -= len(item)
             if left[0] >= 0:

@@ -18,7 +18,7 @@ from typing import Annotated, Any, Final, Generic, Protocol, TypeVar, Union, get
 from pydantic import PydanticSchemaGenerationError, PydanticUserError, TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError, to_json
 
-from casehub.errors import FactError, did_you_mean
+from casehub.errors import FactError, LimitError, did_you_mean
 from casehub.plain import MAX_DEPTH as MAX_DEPTH  # noqa: PLC0414 - what a fact's value may be is asked of this module
 from casehub.plain import MAX_SIZE as MAX_SIZE  # noqa: PLC0414
 from casehub.plain import TAG, check_size
@@ -283,9 +283,12 @@ class FactType:
         try:
             if self._adapter is not None:
                 self._adapter.validate_python(value)
-            self.accept(value, "it")
+            self.accept(value, "")
         except ValidationError as error:
             found |= {".".join(map(str, e["loc"])): e["msg"] for e in error.errors(include_url=False)}
+        except (FactError, LimitError) as error:  # what is wrong stands behind the path to it
+            path, _, why = str(error).partition(": ")
+            found[path.removeprefix(".")] = why
         except Exception as error:  # validators are user code
             found[""] = str(error) or type(error).__name__
         return found

@@ -40,6 +40,7 @@ LAYERS = {
         "casehub.humantask",
         "casehub.inputs",
         "casehub.inquiries",
+        "casehub.jsontext",
         "casehub.lifecycle",
         "casehub.plain",
         "casehub.plan",

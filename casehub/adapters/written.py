@@ -15,7 +15,7 @@ from casehub.events import CaseStatusChanged
 from casehub.query import confidence_of
 from casehub.spi import Refused, TooLarge, Turn
 
-EVENT_BYTES: Final = 1_048_576
+EVENT_BYTES: Final = 3_145_728
 """Largest body of one event, as JSON, unless a store is told otherwise."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)

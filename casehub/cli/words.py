@@ -8,11 +8,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from pydantic_core import from_json, to_json
+from pydantic_core import to_json
 
 from casehub.errors import FactError, InputRefusedError, SettingsError, did_you_mean, nearest
 from casehub.events import EVENT_TYPES
+from casehub.jsontext import read_json
 from casehub.lifecycle import CaseStatus
+from casehub.plain import plain
 from casehub.query import concrete
 from casehub.tasks import TaskStatus
 
@@ -20,7 +22,8 @@ from casehub.tasks import TaskStatus
 def facts_of(given: Sequence[str], option: str) -> dict[str, Any]:
     """Facts from `name=value` words. The value is JSON; what is no JSON is text, so quotes can be left out.
 
-    Raises `SettingsError` for a word without `=`, a name twice, and JSON that is cut off.
+    Raises `SettingsError` for a word without `=`, a name twice, and JSON that is cut off; `FactError` or `LimitError`
+    for a value that no fact can have.
     """
     facts: dict[str, Any] = {}
     for word in given:
@@ -36,11 +39,11 @@ def facts_of(given: Sequence[str], option: str) -> dict[str, Any]:
 
 def _value(text: str, where: str) -> Any:
     try:
-        return from_json(text, allow_inf_nan=False)
+        return plain(read_json(text), where)
     except ValueError as error:
         if text[:1] in ("{", "[", '"'):
             raise SettingsError(f"{where}: {text!r} begins like JSON and is none: {error}; mend it") from None
-        return text
+        return plain(text, where)
 
 
 @contextmanager
@@ -59,11 +62,14 @@ def meant(facts: Mapping[str, Any]) -> Iterator[None]:
 
 
 def data_of(source: str) -> dict[str, Any]:
-    """Facts from a file with a JSON object, `-` for standard input. Raises `SettingsError`."""
+    """Facts from a file with a JSON object, `-` for standard input.
+
+    Raises `SettingsError`, and `FactError` or `LimitError` for values that no fact can have.
+    """
     where = "standard input" if source == "-" else source
     try:
         text = sys.stdin.read() if source == "-" else Path(source).read_text(encoding="utf-8")
-        found = from_json(text, allow_inf_nan=False)
+        found = plain(read_json(text), where)
     except OSError as error:
         raise SettingsError(f"--data {source}: {error.strerror}; give a file that can be read, or - ") from None
     except ValueError as error:

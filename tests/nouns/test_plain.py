@@ -78,11 +78,14 @@ def test_items_are_counted_over_the_whole_value() -> None:
 
 def test_text_is_refused_by_its_length_alone() -> None:
     text = "x" * (MAX_SIZE // 2)
-    with pytest.raises(LimitError, match=r"^v\[2\]: larger than 1,048,576 characters"):
+    with pytest.raises(LimitError, match=r"^v\[2\]: larger than 1,048,576 bytes of JSON"):
         plain([text, text, "x"], "v")
-    with pytest.raises(LimitError, match=r"^v\.b: larger than 1,048,576 characters"):
+    with pytest.raises(LimitError, match=r"^v\.b: larger than 1,048,576 bytes of JSON"):
         plain({"a": text, "b": text}, "v")  # the keys count
-    with pytest.raises(LimitError, match="larger than 1,048,576 characters"):
+    for record in ({"x" * (MAX_SIZE + 1): 1}, {text: 1, f"{text}x": True}):
+        with pytest.raises(LimitError, match="larger than 1,048,576 bytes of JSON"):
+            plain(record, "v")
+    with pytest.raises(LimitError, match="larger than 1,048,576 bytes of JSON"):
         plain("\ud800" + "x" * MAX_SIZE, "v")
 
 
