@@ -6,9 +6,11 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
+from pathlib import Path
 from typing import ClassVar, Generic, TypeVar
 
 from casehub.adapters import sql_retention
+from casehub.adapters.inventory import Inventory
 from casehub.adapters.migrations import Finding
 from casehub.adapters.readers import Readers
 from casehub.adapters.sql_log import LogSession
@@ -58,6 +60,21 @@ class SqlStore(ABC, Generic[S]):
     @abstractmethod
     async def check(self) -> Sequence[Finding]:
         """What is wrong with the database, and what is worth knowing. Reads all of it."""
+
+    @abstractmethod
+    async def inventory(self) -> Inventory:
+        """What there is in the database, counted."""
+
+    @abstractmethod
+    async def owner(self) -> str:
+        """Who may write to it, in words; empty where nobody does."""
+
+    @abstractmethod
+    async def backup(self, to: Path, named: Path, told: Callable[[int, int], object]) -> Sequence[Finding]:
+        """Copy the database of one moment into the file `to`, which is to be called `named`, and look the copy over.
+
+        `told`: called with how much is done, and of how much. Beside an owner or without one. Raises `FileError`.
+        """
 
     async def close(self) -> None:
         """Writes what is queued, ends the threads, lets go of the database."""

@@ -14,9 +14,11 @@ from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 
+from casehub.adapters.inventory import Inventory, take
 from casehub.adapters.migrations import Finding
 from casehub.adapters.readers import Readers
 from casehub.adapters.sql_store import SqlStore
+from casehub.adapters.sqlite_backup import Told, copy_database
 from casehub.adapters.sqlite_log import Session
 from casehub.adapters.sqlite_readers import SQLiteReader
 from casehub.adapters.sqlite_schema import MIGRATIONS, check_database, schema_sql, schema_version
@@ -164,3 +166,40 @@ class SQLiteStore(SqlStore[Session]):
     async def check(self) -> Sequence[Finding]:
         """What is wrong with the database, and what is worth knowing. Reads all of it."""
         return await self._ask(lambda session: check_database(session.connection))
+
+    async def inventory(self) -> Inventory:
+        """Sizes of the file, and of what its write-ahead log holds besides."""
+        return await self._ask(lambda session: take(session, _sizes(self.path), _tables(session.connection)))
+
+    async def owner(self) -> str:
+        return owner_of(self.path)
+
+    async def backup(self, to: Path, named: Path, told: Told) -> Sequence[Finding]:
+        await self._ask(lambda session: copy_database(session.connection, to, told))
+        copy = SQLiteStore(to, read_only=True)
+        await copy.open(lambda turns: None)
+        try:
+            return await copy.check()
+        finally:
+            await copy.close()
+
+
+def owner_of(path: Path) -> str:
+    """Who owns a database, by its lock file; empty where that process is gone."""
+    try:
+        pid = int(path.resolve().with_name(f"{path.resolve().name}.lock").read_text())
+        os.kill(pid, 0)
+    except PermissionError:  # it is there, and another user's
+        return "a process of another user"
+    except (OSError, ValueError, OverflowError):
+        return ""
+    return f"process {pid}"
+
+
+def _sizes(path: Path) -> dict[str, int]:
+    found = {"file": path, "write-ahead log": path.with_name(f"{path.name}-wal")}
+    return {name: each.stat().st_size for name, each in found.items() if each.exists()}
+
+
+def _tables(connection: sqlite3.Connection) -> list[str]:
+    return [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]

@@ -186,6 +186,10 @@ events.command(
 )
 
 db.command(
+    "casehub.cli.standing:status_app", name="status", help="Say what is in the database: schema, sizes, cases, owner."
+)
+db.command("casehub.cli.backups:backup_app", name="backup", help="Copy the database while it is in use.")
+db.command(
     "casehub.cli.database:check_app", name="check", help="Read the whole database and say what is wrong with it."
 )
 db.command("casehub.cli.database:migrate_app", name="migrate", help="Bring the schema of the database to this version.")

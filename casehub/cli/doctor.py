@@ -14,9 +14,11 @@ from cyclopts import App
 from casehub.adapters.sqlite_schema import SAFE_VERSION
 from casehub.brakes import pulled
 from casehub.cli.application import hub_of, registry_of, structure_of
+from casehub.cli.backups import last_backup
 from casehub.cli.desk import worker_process
 from casehub.cli.options import Session, Working
 from casehub.cli.place import without_password
+from casehub.cli.standing import backup_in_words
 from casehub.errors import CaseHubError, StoreUnavailableError
 from casehub.lookup import is_there, release
 from casehub.migration import OPEN
@@ -106,6 +108,8 @@ async def _database(session: Session) -> AsyncIterator[Check]:
     try:
         async with session.reading() as store:
             yield Check("ok", "database", f"{store.describe()}; {await store.log.position():,} events")
+            if (backup := last_backup(session.database)) is not None:
+                yield Check("ok" if backup.is_there else "note", "last backup", backup_in_words(backup))
             if held := await pulled(store, session.settings.tenant, definitions):
                 yield Check("note", "brake", f"on {', '.join(held)}: nothing new starts; casehub resume releases it")
             async for check in _cases(session, store, parked):

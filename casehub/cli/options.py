@@ -163,9 +163,8 @@ class Session:
         given = [word for name, value in options if value for word in (name, shlex.quote(str(value)))]
         return " ".join([program(), command, *given])
 
-    @asynccontextmanager
-    async def reading(self) -> AsyncIterator[CaseStore]:
-        """The database, read-only, whoever owns it. Raises `StoreUnavailableError` when there is none."""
+    def check_file(self) -> None:
+        """Raise what is wrong with the database where it is a file: `StoreUnavailableError`, `PermissionError`."""
         path = self.database
         if is_server(self.settings.db):
             pass  # it says itself what is wrong
@@ -177,6 +176,11 @@ class Session:
             raise StoreUnavailableError(f"database {path}: it is no file; give the path of one with --db")
         elif not os.access(path, os.R_OK):  # to open and close the file would take SQLite's locks from this process
             raise PermissionError(f"database {path}: this user may not read it; act as the one who runs 'casehub up'")
+
+    @asynccontextmanager
+    async def reading(self) -> AsyncIterator[CaseStore]:
+        """The database, read-only, whoever owns it. Raises `StoreUnavailableError` when there is none."""
+        self.check_file()
         store = store_of(self.settings.db, read_only=True)
         await store.open(lambda turns: None)
         try:

@@ -123,11 +123,11 @@ class Printer:
 
 
 @contextmanager
-def progress(text: str) -> Iterator[None]:
-    """Show on a terminal, on the error stream, that something takes its time."""
+def progress(text: str) -> Iterator[Callable[[int, int], None]]:
+    """Show on a terminal, on the error stream, that something takes its time; to be told what is done, and of how much."""
     console = Console(stderr=True, highlight=False, emoji=False, markup=False)
     if not console.is_terminal:
-        yield
+        yield lambda done, all: None
         return
-    with console.status(Text(shown(text))):
-        yield
+    with console.status(Text(shown(text))) as status:
+        yield lambda done, all: status.update(Text(shown(f"{text}: {100 * done // max(all, 1)} %")))

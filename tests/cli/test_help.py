@@ -27,6 +27,8 @@ COMMANDS = {
     *(f"def {name}" for name in ("validate", "show", "diagram", "diff", "test", "schema")),
     "db check",
     "db migrate",
+    "db backup",
+    "db status",
     "retention plan",
     "retention run",
 }  # fmt: skip

@@ -6,13 +6,16 @@ Writing is `writer` (one session that owns the database, groups), asking is `log
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import psycopg
 
+from casehub.adapters.inventory import Inventory, take
 from casehub.adapters.migrations import Finding
-from casehub.adapters.postgres.connection import LOST, Connection, Place
+from casehub.adapters.postgres.backup import dump
+from casehub.adapters.postgres.connection import LOST, Connection, Place, owner_of
 from casehub.adapters.postgres.log import PostgresReader, Session
-from casehub.adapters.postgres.schema import MIGRATIONS, check_database, schema_sql, schema_version
+from casehub.adapters.postgres.schema import MIGRATIONS, check_database, schema_sql, schema_version, tables
 from casehub.adapters.postgres.writer import PostgresDatabase
 from casehub.adapters.readers import Readers
 from casehub.adapters.sql_store import SqlStore
@@ -115,3 +118,22 @@ class PostgresStore(SqlStore[Session]):
 
     async def check(self) -> Sequence[Finding]:
         return await self._ask(lambda session: check_database(session.connection))
+
+    async def inventory(self) -> Inventory:
+        """The size of its tables with their indexes."""
+        return await self._ask(
+            lambda session: take(session, _sizes(session, self.place), tables(session.connection, self.place))
+        )
+
+    async def owner(self) -> str:
+        return await self._ask(lambda session: owner_of(session.connection, self.place))
+
+    async def backup(self, to: Path, named: Path, told: Callable[[int, int], object]) -> Sequence[Finding]:
+        """By `pg_dump`, which looks after its copy itself."""
+        await dump(self.place, to, named)
+        return []
+
+
+def _sizes(session: Session, place: Place) -> dict[str, int]:
+    sql = "SELECT coalesce(sum(pg_total_relation_size(format('%%I.%%I', schemaname, tablename)::regclass)), 0) FROM pg_tables WHERE schemaname = ?"
+    return {"tables": int(session.connection.execute(sql, (place.schema,)).fetchone()[0])}

@@ -42,6 +42,9 @@ _PATIENCE: Final = {
 _NAME: Final = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 _HOLDER: Final = re.compile(r"\?|(?<![:\w]):([a-z]\w*)")
 _LOCK: Final = "SELECT pg_try_advisory_lock(hashtextextended(?, 0))"
+_HELD: Final = """SELECT EXISTS (SELECT FROM pg_locks, hashtextextended(?, 0) AS key WHERE locktype = 'advisory' AND granted
+AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+AND (classid::bigint << 32) | objid::bigint = key)"""
 _END_SESSION: Final = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = ? AND backend_start = ?"
 _SESSION: Final = "SELECT pid, backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid()"
 
@@ -131,7 +134,7 @@ class Ownership:
         if self._session is not None:  # what is left of this process's own, so that nothing of it is written any more
             connection.execute(_END_SESSION, self._session)
         end = time.monotonic() + LOCK_WAIT
-        while not connection.execute(_LOCK, (f"casehub {self._place.schema}",)).fetchone()[0]:
+        while not connection.execute(_LOCK, (_lock_name(self._place),)).fetchone()[0]:
             if time.monotonic() > end:
                 raise self._refused(connection)
             time.sleep(_LOCK_STEP)
@@ -161,3 +164,14 @@ class Ownership:
         return StoreOwnedError(
             f"{self._place} is owned by {owner}; stop it, or read the database read-only, or use another schema (?schema=)"
         )
+
+
+def owner_of(connection: Connection, place: Place) -> str:
+    """Who holds the lock, as the database has noted; empty where nobody does."""
+    if connection.execute(_HELD, (_lock_name(place),)).fetchone()[0]:
+        return str(connection.execute("SELECT owner FROM ownership").fetchone()[0])
+    return ""
+
+
+def _lock_name(place: Place) -> str:
+    return f"casehub {place.schema}"

@@ -216,14 +216,19 @@ def migrate(connection: Connection, place: Place) -> None:
 
 def schema_version(connection: Connection, place: Place) -> int:
     """The version of the database's schema, 0 where there is none. Raises `SchemaError` as `migrate` does."""
-    tables = {name for (name,) in connection.execute(_TABLES, (place.schema,))}
-    if "schema_migrations" not in tables:
-        if tables:
+    found = tables(connection, place)
+    if "schema_migrations" not in found:
+        if found:
             raise SchemaError(
                 f"{place}: there are tables in its schema, but not CaseHub's; give another one with ?schema="
             )
         return 0
     return version_of(connection.execute(_APPLIED).fetchall(), MIGRATIONS, str(place))
+
+
+def tables(connection: Connection, place: Place) -> list[str]:
+    """The tables that there are in the schema."""
+    return [name for (name,) in connection.execute(_TABLES, (place.schema,))]
 
 
 def check_database(connection: Connection) -> Sequence[Finding]:
