@@ -22,6 +22,7 @@ from benchmarks import (
     w6_signals,
     w7_planner,
     w8_replay,
+    w9_snapshots,
 )
 from benchmarks.measure import FULL, QUICK, Plan, Skipped, Table
 from benchmarks.report import json_of, text_of
@@ -40,6 +41,7 @@ BENCHMARKS: dict[str, tuple[str, Callable[[Plan], Awaitable[Sequence[Table | Ski
     "W6": ("signals while a strategy thinks", w6_signals.run),
     "W7": ("the cheapest plan", w7_planner.run),
     "W8": ("replay of a real log", w8_replay.run),
+    "W9": ("snapshots of cases", w9_snapshots.run),
 }
 
 

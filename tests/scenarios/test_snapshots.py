@@ -40,6 +40,7 @@ from casehub import (
     CaseNotFoundError,
     CaseStatus,
     Event,
+    EventQuery,
     HumanTask,
     InputRefusedError,
     SettingsError,
@@ -270,6 +271,33 @@ async def test_a_snapshot_that_lags_behind_is_caught_up_from_the_log(place: Plac
         assert (await answered(hub))["remark"] == "please"
         await hub.snapshots.flushed()
         assert (await kept(hub)).version == 2
+
+
+async def test_of_a_case_with_a_snapshot_only_what_is_behind_it_is_read(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with place.hub() as hub:
+        await waiting(hub)
+        end = (await hub.case("c1").state()).version
+    async with CaseHub(loans(), store=place.store) as hub:
+        await hub.case("c1").signal(remark="hurry")
+    asked: list[int] = []
+    query = MemoryStore.query
+
+    async def counted(store: MemoryStore, what: EventQuery) -> Sequence[Event]:
+        found = await query(store, what)
+        if what.case is not None:
+            asked.append(found[0].version)
+        return found
+
+    async def whole() -> None:
+        raise AssertionError("the whole log was read")
+
+    place.store.loading = whole
+    monkeypatch.setattr(MemoryStore, "query", counted)
+    async with place.hub() as hub:
+        assert (await hub.case("c1").context())["remark"] == "hurry"
+    assert asked == [end]
 
 
 async def test_a_case_from_its_snapshot_and_one_from_its_log_go_on_the_same(tmp_path: Path) -> None:

@@ -114,7 +114,7 @@ class RedisSnapshots:
         keys = (self._key(tenant, "snapshot", snapshot.id), self._key(tenant, "children", parent))
         given = ("" if expected is None else str(expected), parent, at, snapshot.id)
         pairs = [part for pair in fields.items() for part in pair]
-        written, version, other = await self._eval(_SAVE, keys, *given, *pairs)
+        written, version, other = await self._run(_SAVE, keys, *given, *pairs)
         if written:
             return replace(snapshot, version=int(version), created_at=from_micros(int(other)))
         found = int(version) if version else None
@@ -132,7 +132,7 @@ class RedisSnapshots:
         return [each for each in found if each is not None]
 
     async def delete(self, case: CaseId, tenant: str = "default") -> None:
-        await self._eval(_DELETE, (self._key(tenant, "snapshot", case),), self._key(tenant, "children", ""), case)
+        await self._run(_DELETE, (self._key(tenant, "snapshot", case),), self._key(tenant, "children", ""), case)
 
     @property
     def _redis(self) -> Redis:
@@ -148,8 +148,9 @@ class RedisSnapshots:
         found: dict[bytes, bytes] = await self._asked(cast("Awaitable[Any]", self._redis.hgetall(key)))
         return found
 
-    async def _eval(self, script: str, keys: Sequence[str], *values: Any) -> Any:
-        return await self._asked(self._redis.eval(script, len(keys), *keys, *values))
+    async def _run(self, script: str, keys: Sequence[str], *values: Any) -> Any:
+        """What a script gives; its text goes to the server when that does not have it yet."""
+        return await self._asked(self._redis.register_script(script)(keys, values))
 
     async def _asked(self, answer: Awaitable[Any]) -> Any:
         try:
