@@ -53,21 +53,22 @@ def socket_of(database: Path) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class DefinitionNote:
-    """What a client is told of a definition. `inputs`: of `start`, True where required."""
+    """What a client is told of a definition. `inputs`: of `start`, True where required; `structure`: its current version."""
 
     inputs: Mapping[str, bool] = field(default_factory=dict)
     signals: Sequence[str] = ()
     bindings: Sequence[str] = ()
+    structure: str = ""
 
 
 def note_of(structure: Structure) -> DefinitionNote:
     """What a client is told of the definition of this structure."""
-    return DefinitionNote(structure.inputs, list(structure.brought), list(structure.bindings))
+    return DefinitionNote(structure.inputs, list(structure.brought), list(structure.bindings), structure.hash)
 
 
 @dataclass(frozen=True, slots=True)
 class Greeting:
-    """What the process behind the socket says of itself."""
+    """What the process behind the socket says of itself. `kept`: names of definitions of which it keeps versions."""
 
     casehub: str
     protocol: int
@@ -75,6 +76,7 @@ class Greeting:
     tenant: str
     database: str
     definitions: Mapping[str, DefinitionNote]
+    kept: Sequence[str] = ()
 
 
 class Lines:

@@ -194,6 +194,7 @@ class ControlServer:
             "pid": os.getpid(),
             "tenant": self._hub.tenant,
             "database": str(self.path).removesuffix(".sock"),
+            "kept": sorted({each.name for each in self._hub.registry.others}),
             "definitions": {name: asdict(note_of(each)) for name, each in self._hub.structures.items()},
         }
 

@@ -16,9 +16,10 @@ from casehub.cli.output import Printer
 from casehub.cli.text import compact
 from casehub.cli.words import statuses_of
 from casehub.context import Fact
-from casehub.errors import CaseNotFoundError, SettingsError, UnknownNameError, did_you_mean
+from casehub.errors import CaseNotFoundError, InputRefusedError, SettingsError, UnknownNameError, did_you_mean
 from casehub.events import CaseId
 from casehub.explanation import Explanation
+from casehub.parking import why_parked
 from casehub.query import CaseQuery, CaseSummary, EventQuery
 from casehub.record import CaseRecord, read_case, with_stalled
 from casehub.spi import CaseStore
@@ -369,6 +370,8 @@ async def _explained(session: Session, id: str, binding: str | None) -> list[Exp
             raise session.needs_app("no worker process runs, and the definition of the case is not known")
         hub = hub_of(worked.app, "memory://", loop=worked.loop, allow_code=worked.allow_code)
         structure = structure_of(hub.registry, worked.app, record.state)
+        if reason := why_parked(record.state, structure):
+            raise InputRefusedError(f"case {id!r} is parked: {reason}")
         said = record.explain(structure, hub.loop_of(structure.definition), binding)
         return await with_stalled(said, list(record.state.children.known.values()), store, session.settings.tenant)
 

@@ -6,7 +6,7 @@ too, so that others can signal the case that it works.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -43,6 +43,13 @@ class Desk:
         if isinstance(self.hub, ControlClient):
             return self.hub.greeting.definitions
         return {name: note_of(each) for name, each in self.hub.structures.items()}
+
+    @property
+    def kept(self) -> Collection[str]:
+        """The definitions of which it keeps versions, those that have no current one among them."""
+        if isinstance(self.hub, ControlClient):
+            return self.hub.greeting.kept
+        return {each.name for each in self.hub.registry.others}
 
     def case(self, id: str) -> Case | RemoteCase:
         return self.hub.case(id)

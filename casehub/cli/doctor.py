@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import sqlite3
 import sys
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -19,6 +19,7 @@ from casehub.cli.desk import worker_process
 from casehub.cli.options import Session, Working
 from casehub.cli.place import without_password
 from casehub.cli.standing import backup_in_words
+from casehub.control import DefinitionNote
 from casehub.errors import CaseHubError, StoreUnavailableError
 from casehub.lookup import is_there, release
 from casehub.migration import OPEN
@@ -84,6 +85,23 @@ async def doctor(*, common: Working | None = None) -> int:
     return int(any(each.level == "fault" for each in checks))
 
 
+def _other_versions(session: Session, worked: Mapping[str, DefinitionNote]) -> Iterator[Check]:
+    """The definitions of which APP has another current version by now than the process that was started with it."""
+    app = session.worked.app
+    try:
+        now = registry_of(app, session.worked.allow_code).structures if app else {}
+    except CaseHubError:
+        return  # said elsewhere
+    for name, note in worked.items():
+        if name in now and note.structure and now[name].hash != note.structure:
+            yield Check(
+                "note",
+                f"definition {name}",
+                f"the worker process has version {note.structure}, and {app} has {now[name].hash} by now; stop it and start "
+                "it again to work that",
+            )
+
+
 async def _database(session: Session) -> AsyncIterator[Check]:
     parked: dict[str, str] | None = None
     definitions: Iterable[str] = ()
@@ -103,6 +121,8 @@ async def _database(session: Session) -> AsyncIterator[Check]:
                 )
                 for case, reason in list(info["snapshots_refused"].items())[:MOST]:
                     yield Check("note", "refused snapshot", f"{case} is loaded from its log: {reason}")
+                for check in _other_versions(session, client.greeting.definitions):
+                    yield check
     except (CaseHubError, PermissionError) as error:
         yield Check("fault", "worker process", str(error))
     try:

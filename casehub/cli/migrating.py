@@ -38,7 +38,7 @@ async def migrate(
 ) -> int:
     """Let open cases adopt the current version of a definition."""
     session = Session(common)
-    found = await (_would(session, name) if dry_run else _do(session, name))
+    current, found = await (_would(session, name) if dry_run else _do(session, name))
     session.printer.items(
         found,
         ("", "case", "version", "becomes", "reason"),
@@ -49,12 +49,16 @@ async def migrate(
             item["after"],
             item["refused"],
         ),
-        empty=f"every open case of {name} has this version",
+        empty=f"every open case of {name} has the current version, {current}",
     )
     return Exit.FAILED if any(item["refused"] for item in found) else Exit.OK
 
 
-async def _would(session: Session, name: str) -> Sequence[Mapping[str, Any]]:
+_Found = tuple[str, Sequence[Mapping[str, Any]]]
+"""The current version, and the open cases of others."""
+
+
+async def _would(session: Session, name: str) -> _Found:
     """Read the file, and look at the definition that the settings name, whatever a worker process has."""
     worked = session.worked
     if not worked.app:
@@ -64,12 +68,13 @@ async def _would(session: Session, name: str) -> Sequence[Mapping[str, Any]]:
         raise UnknownNameError(f"{worked.app} has no definition {name!r}; {did_you_mean(name, registry.names)}")
     target, tenant = registry.meant(name), session.settings.tenant
     async with session.reading() as store:
-        return [asdict(each) async for each in migrations(store, tenant, target, registry.versions)]
+        return target.hash, [asdict(each) async for each in migrations(store, tenant, target, registry.versions)]
 
 
-async def _do(session: Session, name: str) -> Sequence[Mapping[str, Any]]:
+async def _do(session: Session, name: str) -> _Found:
     async with desk(session) as at:
+        current = at.definitions[name].structure if name in at.definitions else ""
         if isinstance(at.hub, ControlClient):
-            return await at.hub.migrate(name)
+            return current, await at.hub.migrate(name)
         await at.hub.drain("0s")  # the cases are not worked here
-        return [asdict(each) for each in await at.hub.migrate(name)]
+        return current, [asdict(each) for each in await at.hub.migrate(name)]

@@ -99,7 +99,7 @@ def _name(definition: str, at: Desk) -> str:
             raise SettingsError(
                 f"{definition!r} has several definitions: {', '.join(names)}; write one of these, and --app {definition}"
             )
-    if names[0] not in at.definitions:
+    if names[0] not in at.definitions and names[0] not in at.kept:  # the hub itself says what is only kept
         where = "the worker process" if at.remote else (at.session.worked.app or definition)
         raise UnknownNameError(f"{where} has no definition {names[0]!r}; {did_you_mean(names[0], at.definitions)}")
     return names[0]

@@ -259,14 +259,12 @@ def _say_what_runs(
         f"{COUNTED:,}+ {what}" if count > COUNTED else f"{count:,} {what}" for what, count in counts.items()
     )
     suffix = "" if shown == "casehub.db" else f" --db {shown}"
-    name, structure = next(iter(hub.structures.items()))
-    facts = "".join(f" {fact}=..." for fact, required in structure.inputs.items() if required)
     printer.say(f"CaseHub {release()} works cases (process {os.getpid()})", "bold")
     printer.table(
         ("", ""),
         [
             ("  app", application),
-            ("  definitions", ", ".join(_called(each) for each in hub.definitions.values())),
+            ("  definitions", ", ".join(_called(each) for each in hub.definitions.values()) or "none for new cases"),
             *(
                 [("  kept", ", ".join(f"{each.name} {each.hash}" for each in kept))]
                 if (kept := hub.registry.others)
@@ -286,7 +284,9 @@ def _say_what_runs(
         heading=False,
     )
     printer.say("Next, in another terminal:")
-    printer.say(f"  {program()} case start {name}{facts}{suffix}")
+    for name, structure in list(hub.structures.items())[:1]:
+        facts = "".join(f" {fact}=..." for fact, required in structure.inputs.items() if required)
+        printer.say(f"  {program()} case start {name}{facts}{suffix}")
     printer.say(f"  {program()} case list{suffix}")
     printer.say(f"  {program()} events tail{suffix}")
     printer.say(f"Ctrl-C stops it, with up to {limit} for running workers.")

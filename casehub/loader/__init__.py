@@ -65,7 +65,7 @@ def load_versions(
     path, loaded, packages = Path(path), dict[Path, CaseDefinition](), tuple(allow_code)
     folder = path if path.is_dir() else path.parent
     files = _files(path) if path.is_dir() else [path]
-    if not files:
+    if not (files or _files(folder / KEPT)):
         raise SettingsError(f"{str(path)!r} has no file that ends in {' or '.join(ENDINGS)}; name one that has")
     for file in files:
         _load_into(loaded, file, packages)
