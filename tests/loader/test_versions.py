@@ -81,7 +81,7 @@ def test_a_version_that_makes_no_difference_is_told(folder: Path) -> None:
 
 def test_two_current_files_of_one_name_are_told_of_the_folder(folder: Path) -> None:
     (folder / "claim-2.yaml").write_text(CLAIM)
-    with pytest.raises(SettingsError, match="two definitions have the name 'claim'; .* in YAML in the folder 'kept'"):
+    with pytest.raises(SettingsError, match=r"two definitions have the name 'claim'; .* in YAML in the folder 'kept'"):
         hub_of(str(folder), "memory://")
 
 
