@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from casehub.errors import FactError
+from casehub.events import EVENT_TYPES, Event, UnknownEvent
 from casehub.lifecycle import ActivationStatus
 from casehub.plain import TAG
 from casehub.state import CaseState
@@ -14,6 +15,17 @@ from casehub.values import FactType
 
 _UNKNOWN: Final = FactType()
 """Of a fact that the definition does not know any more."""
+
+
+def why_spoiled(events: Iterable[Event]) -> str:
+    """Why a log cannot be folded: an event in it is not what its class takes; empty where it can."""
+    for event in events:
+        if type(event) is UnknownEvent and event.type in EVENT_TYPES:
+            return (
+                f"event {event.version} of its log, {event.type}, is not as this release writes it; restore a backup if "
+                "somebody has changed the log, or use the release that has written it"
+            )
+    return ""
 
 
 def why_parked(state: CaseState, structure: Structure) -> str:

@@ -138,7 +138,7 @@ def _array(value: list[Any] | tuple[Any, ...], depth: int, left: list[int]) -> l
     return result
 
 
-def _object(value: Mapping[Any, object], depth: int, left: list[int]) -> dict[str, Plain]:
+def _object(value: Mapping[Any, Any], depth: int, left: list[int]) -> dict[str, Plain]:
     """The items of a mapping; a short way for plain text under plain keys, of which most records are made."""
     _count(value, left)
     result: dict[str, Plain] = {}
@@ -154,11 +154,15 @@ def _object(value: Mapping[Any, object], depth: int, left: list[int]) -> dict[st
         left[0] -= len(name)
         if left[0] < 0:
             raise _Misfit(LimitError, _LARGE)
-        if type(item) is str and item.isascii() and "\0" not in item and depth < MAX_DEPTH:
+        kind = type(item)
+        if kind is str and item.isascii() and "\0" not in item and depth < MAX_DEPTH:
             left[0] -= len(item)
             if left[0] >= 0:
                 result[name] = item
                 continue
+        elif kind is int and -MAX_INTEGER < item < MAX_INTEGER and depth < MAX_DEPTH:
+            result[name] = item
+            continue
         try:
             result[name] = _walk(item, depth + 1, left)
         except _Misfit as misfit:

@@ -34,7 +34,7 @@ from casehub.events import CaseId
 from casehub.inputs import Adopt, Leave, Recover, Start, TimerDue
 from casehub.lifecycle import ActivationStatus, CaseStatus
 from casehub.loops import over
-from casehub.parking import why_parked
+from casehub.parking import why_parked, why_spoiled
 from casehub.patience import patiently
 from casehub.registry import Registry, version_in
 from casehub.snapshots import Snapshots
@@ -184,17 +184,21 @@ class Residents:
             return begun  # it was started while this looked for it
         if not events and kept is None:
             raise CaseNotFoundError(f"there is no case {case!r} in this hub's store; list them with hub.cases()")
+        if reason := why_spoiled(events):
+            self.parked[case] = reason
+            raise InputRefusedError(f"case {case!r} is parked: {reason}")
         name, version = (events[0].definition, "") if kept is None else (kept.state.definition, kept.state.structure)
         structure = self._structure(case, name, version_in(events) or version)
         loop = self._loop(case, structure)
         try:
             base = None if kept is None else kept.state
             live = restore(case, events, structure, loop, runtime.store.log, runtime.chance, base)
-        except Exception as error:  # the log is as it was written: what raises is the loop control's own code
-            raise LoopControlError(
-                f"case {case!r} cannot be taken up: loop control {type(loop).__name__} raised {type(error).__name__}: "
-                f"{error} over its log; mend its apply"
-            ) from error
+        except Exception as error:  # as it was written, a log folds: what raises is the loop control's own code
+            self.parked[case] = (
+                f"loop control {type(loop).__name__} raised {type(error).__name__}: {error} over its log; mend its apply, "
+                "or restore a backup if somebody has changed the log"
+            )
+            raise LoopControlError(f"case {case!r} cannot be taken up: {self.parked[case]}") from error
         state = live.state
         pump = Pump(live, runtime, self._idle)
         if reason := why_parked(state, structure):

@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from enum import Enum
+from functools import partial
 from operator import attrgetter
 from types import NoneType, UnionType
 from typing import Annotated, Any, Final, NewType, Union, get_args, get_origin, get_type_hints
@@ -212,7 +213,7 @@ def _reading(hint: Any) -> Read | None:
         return _reading_items(parts, list)
     if origin in (dict, Mapping) and (not parts or parts[0] is str):
         inner = _reading(parts[1]) if parts else None
-        return None if inner is None else _reading_values(inner)
+        return partial(_checked, kind=dict) if inner is None else _reading_values(inner)
     return _adapted(hint)
 
 

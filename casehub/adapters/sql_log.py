@@ -16,8 +16,7 @@ from typing import Any, ClassVar, Final, Self, TypeVar
 from casehub.adapters.codec import decode
 from casehub.adapters.group import POSITION, Connection
 from casehub.adapters.written import from_micros, to_micros
-from casehub.errors import StoreError
-from casehub.events import CaseId, Envelope, Event, TimerId
+from casehub.events import CaseId, Envelope, Event, TimerId, UnknownEvent
 from casehub.lifecycle import CaseStatus
 from casehub.query import By, CaseQuery, CaseSummary, EventQuery
 from casehub.spi import DueTimer
@@ -27,6 +26,8 @@ TAIL_BATCH: Final = 500
 KINDS_MOST: Final = 500
 """Kinds that are looked up one by one; a query that means more of them reads the log along instead."""
 
+UNREADABLE: Final = "unreadable"
+"""In the body of an event whose row is no JSON: what stands there."""
 _END: Final = 2**62
 EVERY_STATUS: Final = tuple(CaseStatus)
 
@@ -277,8 +278,13 @@ class LogSession(ABC):
                 )
             try:
                 found.append(decode(kind.name, body, envelope, version, by, cause))
-            except ValueError as error:
-                raise StoreError(f"event {case}@{version} (seq {seq}) is no JSON: {error}; restore a backup") from error
+            except (
+                ValueError
+            ):  # somebody has changed the database: its case is parked, and whoever reads others goes on
+                text = body if isinstance(body, str) else bytes(body).decode(errors="replace")
+                unknown = UnknownEvent(type=kind.name, body={UNREADABLE: text}, envelope=envelope, version=version)
+                unknown.by, unknown.cause = by, cause
+                found.append(unknown)
         return found
 
     # ---- cases, and what else is kept
