@@ -22,6 +22,7 @@ from casehub.binding import Binding, Faulted, Signal, Worker
 from casehub.bus import Subscription
 from casehub.case import Case
 from casehub.compensation import Compensation
+from casehub.condition import holds
 from casehub.context import CaseContext, Fact
 from casehub.deadletters import DeadLetter
 from casehub.decision import Decision, DecisionReplay, DecisionStatus, Difference, Inquiry
@@ -96,6 +97,7 @@ from casehub.events import (
     MilestoneEvent,
     MilestoneReached,
     MilestoneSlaViolated,
+    PostconditionFailed,
     QuarantineEvent,
     SelectionDropped,
     SelectionForced,
@@ -305,6 +307,7 @@ __all__ = [
     "PlanItem",
     "PlanView",
     "Planned",
+    "PostconditionFailed",
     "Problem",
     "Quarantine",
     "QuarantineEvent",
@@ -378,6 +381,7 @@ __all__ = [
     "every",
     "fail",
     "first_writer_wins",
+    "holds",
     "last_writer_wins",
     "load_definition",
     "present",

@@ -7,6 +7,7 @@ from typing import Any
 
 from casehub.activities import Activity
 from casehub.binding import Binding, On, Worker, trigger_of
+from casehub.condition import Condition
 from casehub.declared import declared, name_of
 from casehub.errors import Problem
 from casehub.gate import Gate
@@ -28,6 +29,7 @@ class Declarations:
     def __init__(self) -> None:
         self.workers: list[Worker] = []
         self.bindings: list[Binding] = []
+        self.conditions: list[Condition] = []
         self.milestones: list[Milestone] = []
         self.goals: list[Goal] = []
         self.stages: list[Stage] = []

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar, Unpack, overload
+from typing import Any, TypeVar, Unpack, cast, overload
 
 from casehub.activities import COMPLETE, Value, activity_of
 from casehub.binding import On, Worker
 from casehub.compensation import Compensation
+from casehub.condition import Affirmed, Condition
 from casehub.declarations import Declarations
 from casehub.declared import name_of, named_types, offered_by
 from casehub.durations import Duration, duration
@@ -30,6 +31,7 @@ from casehub.wiring import WiringError, namespace_of_caller
 
 F = TypeVar("F", bound=Callable[..., Any])
 C = TypeVar("C", bound=Callable[..., Mapping[str, Any] | Sequence[Mapping[str, Any]]])
+P = TypeVar("P", bound=Callable[..., bool | None])
 H = TypeVar("H", bound=Callable[..., HumanTask[Any]])
 T = TypeVar("T")
 U = TypeVar("U", bound=Callable[[Any], Any])
@@ -252,6 +254,25 @@ class CaseDefinition(Declarations):
         except WiringError as error:
             self._problem(f"resource {name!r}", error)
         return opener
+
+    @overload
+    def condition(self, condition: P, /) -> P: ...
+    @overload
+    def condition(self, condition: str, /, when: Guard | None = None) -> None: ...
+    def condition(self, condition: str | Callable[..., bool | None], /, when: Guard | None = None) -> object:
+        """Declare a condition by name, for the `needs=` and `brings=` of workers and for `holds(name)` in guards.
+
+        Of a function of facts, as a decorator: it has the function's name, and is unknown where that returns None, or
+        while a fact that it requires is missing. Of a name: `when` says what it is; without that it is what the fact of
+        its name says, True or False, which a worker writes. It may test those that are declared before it.
+        """
+        namespace = namespace_of_caller()
+        name = condition if isinstance(condition, str) else name_of(condition)
+        guard = cast("Guard", condition) if callable(condition) else when
+        sentry = Affirmed(name) if guard is None else self._guard(f"condition {name!r}", guard, namespace)
+        if sentry is not None:
+            self.conditions.append(Condition(name, sentry))
+        return condition
 
     def milestone(self, name: str, when: Guard, *, entry: Guard | None = None, sla: Duration | None = None) -> None:
         """Declare a milestone: reached when `when` holds, awaited from when `entry` holds (the start by default).

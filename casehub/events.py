@@ -74,6 +74,7 @@ __all__ = [
     "MilestoneEvent",
     "MilestoneReached",
     "MilestoneSlaViolated",
+    "PostconditionFailed",
     "QuarantineEvent",
     "SelectionDropped",
     "SelectionForced",
@@ -271,6 +272,15 @@ class GoalReached(Event):
     """A goal's criterion holds for the first time."""
 
     goal: str
+
+
+@dataclass(slots=True, kw_only=True)
+class PostconditionFailed(Event):
+    """A worker has completed, and a condition that it brings does not hold, or cannot be known."""
+
+    binding: str
+    activation: ActivationId
+    condition: str
 
 
 # ---- the case

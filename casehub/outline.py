@@ -62,6 +62,7 @@ def outline(structure: Structure) -> Outline:
         "signal": {name: _said({"type": _type(structure, name)}) for name in definition.signals},
         "external fact": {name: _said({"type": _type(structure, name)}) for name in definition.external},
         "binding": {binding.name: _binding(structure, binding) for binding in structure.bindings.values()},
+        "condition": {each.name: _said({"when": str(each.when)}) for each in definition.conditions},
         "milestone": {
             each.name: _said(
                 {
@@ -125,6 +126,8 @@ def _binding(structure: Structure, binding: Binding) -> Element:
             **outcomes,
             "priority": policy.priority or None,
             "cost": None if policy.cost == plain.cost else policy.cost,
+            "value": policy.value or None,
+            "brings": list(policy.brings) or None,
             "estimate": None if policy.estimate is None else str(policy.estimate),
             "budget": None if policy.budget is None else str(policy.budget),
             "quarantine": None if policy.quarantine is None else str(policy.quarantine),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
@@ -216,10 +216,17 @@ class Policy:
     outcomes: Outcomes = field(default_factory=Outcomes)
     priority: int = 0
     cost: float = 1.0
+    value: float = 0.0
+    needs: tuple[str, ...] = ()
+    brings: tuple[str, ...] = ()
     estimate: Budget | None = None
     budget: Budget | None = None
     quarantine: Quarantine | None = None
     compensates: str = ""
+
+
+Named = str | Callable[..., bool | None]
+"""A condition, by its name or its function."""
 
 
 class PolicyOptions(TypedDict, total=False):
@@ -227,7 +234,9 @@ class PolicyOptions(TypedDict, total=False):
 
     `refire`: see `Refire`; `limit`: how often it may fire in a case; `merge`: what happens to a fact that changed while
     the worker ran; `retry`, `timeout`: of one attempt; `on_failed`, `on_declined`, `on_expired`, `on_exhausted`: see
-    `OnOutcome`; `priority`, `cost`: for loop controls that weigh; `estimate`: what an attempt is expected to charge,
+    `OnOutcome`; `priority`, `cost`, `value`: for loop controls that weigh; `needs`, `brings`:
+    conditions, or their functions, without which it does not fire, and that hold when it has completed (see
+    `casehub.condition`); `estimate`: what an attempt is expected to charge,
     reserved before it runs; `budget`: what all its attempts in a case may spend; `quarantine`: when it keeps failing;
     `compensates`: the binding, or the function of its worker, whose work it undoes (see `casehub.compensation`).
     """
@@ -243,6 +252,9 @@ class PolicyOptions(TypedDict, total=False):
     on_exhausted: OnOutcome | str
     priority: int
     cost: float
+    value: float
+    needs: Named | Sequence[Named]
+    brings: Named | Sequence[Named]
     estimate: Budget | None
     budget: Budget | None
     quarantine: Quarantine | None
@@ -261,6 +273,7 @@ _KINDS: Final[Mapping[str, tuple[Any, str]]] = {
     "limit": (int, "a whole number"),
     "priority": (int, "a whole number"),
     "cost": ((int, float), "a number"),
+    "value": ((int, float), "a number"),
     "retry": (Retry, "Retry(...)"),
     "budget": (Budget, "Budget(...)"),
     "estimate": (Budget, "Budget(...)"),
@@ -301,11 +314,23 @@ def policy_of(options: PolicyOptions) -> Policy:
         ),
         priority=options.get("priority", 0),
         cost=options.get("cost", 1.0),
+        value=options.get("value", 0.0),
+        needs=_names("needs", options.get("needs", ())),
+        brings=_names("brings", options.get("brings", ())),
         estimate=options.get("estimate"),
         budget=options.get("budget"),
         quarantine=options.get("quarantine"),
         compensates=str(options.get("compensates", "")),
     )
+
+
+def _names(option: str, given: Named | Sequence[Named]) -> tuple[str, ...]:
+    """Names as they are, and functions by theirs."""
+    found = given if isinstance(given, Sequence) and not isinstance(given, str) else (given,)
+    names = [each if isinstance(each, str) else getattr(each, "__name__", "") for each in found]
+    if not all(names):
+        raise SettingsError(f"{option}={given!r}: give the names of conditions, or their functions")
+    return tuple(names)
 
 
 def _choice(kind: type[C], option: str, word: str) -> C:

@@ -252,7 +252,7 @@ class Predicate(Sentry):
 
     __slots__ = ("function", "parameters")
 
-    def __init__(self, function: Callable[..., bool], parameters: tuple[Parameter, ...]) -> None:
+    def __init__(self, function: Callable[..., bool | None], parameters: tuple[Parameter, ...]) -> None:
         self.function = function
         self.parameters = parameters
 
@@ -276,14 +276,19 @@ class Predicate(Sentry):
         return Predicate(self.function, parameters)
 
     def holds(self, facts: Facts) -> bool:
+        return bool(self.answer(facts))
+
+    def answer(self, facts: Facts) -> bool | None:
+        """What the function says, None where it cannot be asked."""
         given: dict[str, Any] = {}
         for parameter in self.parameters:
             value = facts.value(parameter)
             if value is not ABSENT:
                 given[parameter.name] = value
             elif not parameter.optional:
-                return False
-        return bool(self.function(**given))
+                return None
+        said = self.function(**given)
+        return None if said is None else bool(said)
 
     def __str__(self) -> str:
         return f"{getattr(self.function, '__name__', 'predicate')}({', '.join(p.name for p in self.parameters)})"

@@ -12,6 +12,7 @@ from typing import Any, NotRequired, Required, TypeVar, Union, get_args, get_ori
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from casehub.binding import Binding, Trigger, Worker
+from casehub.condition import guarded_by
 from casehub.definition import CaseDefinition
 from casehub.errors import (
     FactError,
@@ -41,7 +42,7 @@ K = TypeVar("K")
 class Structure:
     """What a definition comes to.
 
-    `types`: of every fact it knows; `inputs`: facts that `start` takes, True where they are required; `brought`:
+    `types`: of every fact it knows; `conditions`: the named ones, in order of declaration; `inputs`: facts that `start` takes, True where they are required; `brought`:
     facts that may come from outside later; `readers`, `milestones_of`, `goals_of`: from a fact to what reads it;
     `awaiting`: from a milestone to the bindings whose guards test it; `stages`: in the order of names; `stage_of`:
     from a member to its stage; `triggered`: from an event class to the bindings that wait for it; `timed`: from a
@@ -54,6 +55,7 @@ class Structure:
     name: str
     hash: str
     bindings: dict[str, Binding]
+    conditions: dict[str, Sentry]
     milestones: dict[str, Milestone]
     goals: dict[str, Goal]
     stages: dict[str, Stage]
@@ -84,6 +86,14 @@ class Structure:
                 f"definition {self.name!r} has no binding {name!r}; {did_you_mean(name, self.bindings)}"
             )
         return self.bindings[name]
+
+    def condition(self, name: str) -> Sentry:
+        """One named condition. Raises `UnknownNameError` naming the nearest."""
+        if name not in self.conditions:
+            raise UnknownNameError(
+                f"definition {self.name!r} has no condition {name!r}; {did_you_mean(name, self.conditions)}"
+            )
+        return self.conditions[name]
 
     def written(self) -> set[str]:
         """The facts that workers write."""
@@ -118,6 +128,8 @@ def structure_of(
             for parameter in worker.parameters:
                 if parameter.fact is not None and parameter.fact not in types:
                     types[parameter.fact] = parameter.type
+    for condition in definition.conditions:
+        wires.conditions[condition.name] = _sentry(condition.when, wires, f"condition {condition.name!r}", problems)
     undoing = {binding.compensates: binding.name for binding in served if binding.compensates}
     bindings = [
         replace(_wired(binding, wires, problems), compensation=undoing.get(binding.name, "")) for binding in served
@@ -157,6 +169,7 @@ def structure_of(
         name=definition.name,
         hash=version_of(definition, bindings, milestones, goals),
         bindings=named,
+        conditions=wires.conditions,
         milestones={milestone.name: milestone for milestone in milestones},
         goals={goal.name: goal for goal in goals},
         stages=stages,
@@ -261,8 +274,9 @@ def _model_fields(model: object) -> dict[str, tuple[Any, bool]]:
 
 
 def _wired(binding: Binding, wires: Wires, problems: list[Problem]) -> Binding:
-    """A binding whose workers are wired, with its condition wired."""
-    guard = None if binding.when is None else _sentry(binding.when, wires, f"binding {binding.name!r}", problems)
+    """A binding whose workers are wired, with its condition, the ones that it needs among it, wired."""
+    guarded = guarded_by(binding.when, binding.policy.needs)
+    guard = None if guarded is None else _sentry(guarded, wires, f"binding {binding.name!r}", problems)
     own = tuple(dict.fromkeys(name for worker in binding.workers for name in worker.reads))
     reads = tuple(dict.fromkeys((*own, *sorted(() if guard is None else guard.reads), *binding.on.facts)))
     return replace(

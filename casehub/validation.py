@@ -54,6 +54,7 @@ def _duplicate_names(structure: Structure) -> Iterator[Problem]:
         ("binding", [binding.name for binding in definition.bindings]),
         ("milestone", [milestone.name for milestone in definition.milestones]),
         ("goal", [goal.name for goal in definition.goals]),
+        ("condition", [condition.name for condition in definition.conditions]),
         ("stage", [stage.name for stage in definition.stages]),
     ):
         for name, count in Counter(names).items():
@@ -192,6 +193,22 @@ def _people(structure: Structure) -> Iterator[Problem]:
                     f"{why}, and it is called while the case is decided, where nothing may be awaited",
                     "make it a plain function of facts; let a worker before it write what else it needs",
                 )
+
+
+def _conditions(structure: Structure) -> Iterator[Problem]:
+    """What is brought is a condition, and what is one can be known."""
+    for binding in structure.bindings.values():
+        for name in binding.policy.brings:
+            if name not in structure.conditions:
+                yield Problem(
+                    f"binding {binding.name!r}",
+                    f"brings {name!r}, which is no condition",
+                    did_you_mean(name, structure.conditions),
+                )
+    known = known_facts(structure)
+    for name, sentry in structure.conditions.items() if structure.definition.strict else ():
+        for fact in sorted(sentry.reads - known):
+            yield Problem(f"condition {name!r}", f"reads {fact!r}, which nobody writes", did_you_mean(fact, known))
 
 
 def _gates(structure: Structure) -> Iterator[Problem]:
@@ -353,6 +370,7 @@ _CHECKS = (
     _types,
     _writers,
     _people,
+    _conditions,
     _gates,
     _sub_cases,
     compensators,

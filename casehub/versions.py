@@ -27,6 +27,8 @@ def version_of(
     ]
     if definition.compensation != Compensation():
         lines.append(str(definition.compensation))
+    lines += [f"{c.name} {c.when}" for c in definition.conditions]
+    lines += [f"{b.name} brings {b.policy.brings}" for b in bindings if b.policy.brings]
     lines += [f"{b.name} {[_named(w) for w in b.workers]} {b.when} {b.on} {_without_functions(b)}" for b in bindings]
     lines += [f"{w.name} {w.computes}" for b in bindings for w in b.workers if w.computes]
     lines += [f"{m.name} {m.when} {m.entry} {m.sla}" for m in milestones]

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, TypeVar
 
+from casehub.condition import truth
 from casehub.context import CaseContext, Fact
 from casehub.errors import SettingsError
 from casehub.events import ActivationId, CaseId
@@ -95,9 +96,14 @@ class CaseView:
         """The facts."""
         return CaseContext(self._facts, self.structure.types, self.version, owner=self._state)
 
-    def holds(self, condition: Sentry) -> bool:
-        """Whether a condition of the definition holds at this version. What a function in it raises comes through."""
-        return condition.holds(HeldFacts(self._facts, self.milestones, self._state))
+    def truth(self, condition: Sentry | str) -> bool | None:
+        """Whether a condition of the definition, or a named one, holds at this version; None where that is unknown.
+
+        What a function in it raises comes through. Raises `UnknownNameError` for a name that is none.
+        """
+        if isinstance(condition, str):
+            condition = self.structure.condition(condition)
+        return truth(condition, HeldFacts(self._facts, self.milestones, self._state))
 
     @property
     def log(self) -> CaseLog:

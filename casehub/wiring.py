@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import partial
 from typing import Any, Final, get_type_hints
@@ -107,7 +107,7 @@ def _annotated(function: Callable[..., Any]) -> Callable[..., Any]:
 class Wires:
     """What there is to wire to: facts and resources by name, and the types that stand for the engine's own objects.
 
-    `lens`: the type of a fact that nobody declares.
+    `lens`: the type of a fact that nobody declares; `conditions`: the named ones that are wired already.
     """
 
     facts: Mapping[str, FactType]
@@ -115,6 +115,7 @@ class Wires:
     execution: type
     view: type
     lens: Callable[[str, Any], FactType] = lambda fact, annotation: FactType(annotation)
+    conditions: dict[str, Any] = field(default_factory=dict[str, Any])
 
     def wire(self, parameter: Parameter) -> Parameter:
         """The parameter with its source found. Raises `WiringError` when two candidates fit by type."""

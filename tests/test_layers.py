@@ -48,6 +48,7 @@ LAYERS = {
         "casehub.problems",
         "casehub.schedule",
         "casehub.sentry",
+        "casehub.condition",
         "casehub.serialized",
         "casehub.snapshot",
         "casehub.spending",

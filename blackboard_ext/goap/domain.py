@@ -1,8 +1,9 @@
 """A definition as a planning system: nothing is declared twice.
 
 A binding is an action: it needs the facts that its workers require and what its guard says, and brings the facts that
-they write. A fact that is visible is a condition that holds. A guard that cannot be taken apart (a function of facts, an
-either-or) is a condition of its own: it holds where it does, and whoever writes a fact that it reads may bring it about.
+they write. A fact that is visible is a condition that holds, and named conditions are conditions. A guard that cannot be
+taken apart (a function of facts, an either-or) is one of its own: it holds where it does, and whoever writes a fact that it
+reads may bring it about. So may they a named condition, unless somebody declares to bring that.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Final
 from blackboard_ext.goap.planner import Planner
 from blackboard_ext.goap.search import Bounds
 from blackboard_ext.goap.system import Action, Goal, World
+from casehub.condition import Holds
 from casehub.errors import SettingsError
 from casehub.goals import GoalExpression, Joined, OneGoal
 from casehub.sentry import Every, Not, Present, Sentry
@@ -27,13 +29,15 @@ DONE: Final = "done_when"
 class Domain:
     """What can be done in the cases of a definition, and what is wanted.
 
-    `planner`: over its bindings, by their names, but for those that wait for an event, a signal or a time: nobody can
-    choose when these come up. Raises `SettingsError` for a definition that wants nothing in particular.
+    `planner`: over its bindings, by their names, but for those that wait for an event, a signal or a time, since nobody can
+    choose when these come up, and those that undo. Raises `SettingsError` for a definition that wants nothing in particular.
     """
 
     def __init__(self, structure: Structure, bounds: Bounds | None = None) -> None:
         self._structure = structure
         self._opaque: dict[str, Sentry] = {}
+        bringers = {name for binding in structure.bindings.values() for name in binding.policy.brings}
+        self._promised = frozenset(str(Holds(name)) for name in bringers)
         needs = {name: self._needs_of(structure, name) for name in structure.bindings}
         self._ways = [*_ways(structure)]
         for way in self._ways:
@@ -41,9 +45,15 @@ class Domain:
                 self._wanted(name)
         self.planner = Planner(
             (
-                Action(name=name, needs=needs[name], brings=self._brought(structure, name), cost=binding.cost)
+                Action(
+                    name=name,
+                    needs=needs[name],
+                    brings=self._brought(structure, name),
+                    cost=binding.cost,
+                    value=binding.policy.value,
+                )
                 for name, binding in structure.bindings.items()
-                if not binding.on.occurs
+                if not binding.on.occurs and not binding.compensates
             ),
             bounds,
         )
@@ -52,7 +62,7 @@ class Domain:
     def world(self, case: CaseView) -> World:
         """Which conditions hold in a case."""
         world: dict[str, bool | None] = dict.fromkeys(case.context, True)
-        world.update({name: case.holds(sentry) for name, sentry in self._opaque.items()})
+        world.update({name: case.truth(sentry) for name, sentry in self._opaque.items()})
         return world
 
     def goals(self, case: CaseView) -> list[Goal]:
@@ -86,8 +96,11 @@ class Domain:
     def _brought(self, structure: Structure, name: str) -> dict[str, bool]:
         writes = structure.bindings[name].writes
         brings = dict.fromkeys(writes, True)
-        touched = {each for each, sentry in self._opaque.items() if not sentry.reads.isdisjoint(writes)}
-        return brings | dict.fromkeys(sorted(touched), True)
+        touched = {
+            each for each, sentry in self._opaque.items() if not sentry.reads.isdisjoint(writes)
+        } - self._promised
+        promised = [str(Holds(each)) for each in structure.bindings[name].policy.brings]
+        return brings | dict.fromkeys((*sorted(touched), *promised), True)
 
     def _taken_apart(self, sentry: Sentry) -> dict[str, bool]:
         """A condition as needs; what cannot be taken apart, or contradicts itself, as a condition of its own."""
@@ -102,6 +115,8 @@ class Domain:
                 yield {fact: True}
             case Not(Present(fact)):
                 yield {fact: False}
+            case Not(Holds(name, when)) if when is not None:
+                yield dict.fromkeys(self._own(Holds(name, when)), False)
             case Every(parts):
                 for part in parts:
                     yield from self._parts(part)

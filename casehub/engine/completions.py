@@ -8,10 +8,17 @@ from collections.abc import Iterator
 from casehub.activation import Activation
 from casehub.binding import Binding, Worker
 from casehub.context import Fact
+from casehub.engine.agenda import holds
 from casehub.engine.failures import failed
 from casehub.engine.results import Result, merged_confidence, result_of
 from casehub.errors import FactError
-from casehub.events import CompensationEnabled, ContextChanged, Event, WorkerExecutionCompleted
+from casehub.events import (
+    CompensationEnabled,
+    ContextChanged,
+    Event,
+    PostconditionFailed,
+    WorkerExecutionCompleted,
+)
 from casehub.inputs import Returned
 from casehub.plain import TAG
 from casehub.state import CaseState
@@ -47,6 +54,11 @@ def completed(
         yield ContextChanged(
             facts=facts, deleted=deleted, confidence=sure, binding=activation.binding, by=by, cause=state.version
         )
+    for name in binding.policy.brings:  # by now the state has what it wrote
+        if not holds(structure.conditions[name], state, "condition", name):
+            yield PostconditionFailed(
+                binding=binding.name, activation=activation.id, condition=name, cause=state.version
+            )
 
 
 def _written(

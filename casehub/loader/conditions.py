@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from cel_expr_python import cel
 
+from casehub.condition import holds
 from casehub.loader import jq
 from casehub.loader.cel import CelError, compiled, in_words, named_in
 from casehub.loader.code import AllowedCode
@@ -177,6 +178,7 @@ class ConditionReader:
             "present": lambda node, subject: [present(*names)] if (names := self._names(node, subject)) else [],
             "absent": lambda node, subject: [absent(*names)] if (names := self._names(node, subject)) else [],
             "reached": lambda node, subject: [reached(name) for name in self._names(node, subject)],
+            "holds": lambda node, subject: [holds(name) for name in self._names(node, subject)],
             "all": self._all,
             "any": self._any,
             "confident": self._confident,

@@ -164,6 +164,8 @@ class DefinitionReader:
             node = top.value("done_when")
             self._places.element("done_when", top.node.keys["done_when"], node)
             definition.done_when = conditions.condition(node, "done_when")
+        for name, section in self._named("conditions", "named_condition"):
+            definition.condition(name, self._criterion(section, "when", conditions))
         for name, section in self._named("milestones", "milestone"):
             if "when" in section:
                 definition.milestone(
@@ -219,17 +221,17 @@ class DefinitionReader:
             return
         node = top.value(key)
         if not isinstance(node, Mapping):
-            self._sections.expected(node, key, f"a mapping of names to {kind}s")
+            self._sections.expected(node, key, f"a mapping of names to {kind.replace('_', ' ')}s")
             return
         for name, value in node.entries():
             subject = f"{key}.{name.text}"
             if not name.text:
                 self._mistakes.note(name.place, key, "has an element without a name", "name it")
                 continue
-            self._places.element(f"{kind} {name.text!r}", name, value)
+            self._places.element(f"{kind.rpartition('_')[2]} {name.text!r}", name, value)
             if kind == "worker":
                 self._places.element(f"binding {name.text!r}", name, value)
-            if kind in ("milestone", "goal") and _is_condition(value):
+            if kind in ("named_condition", "milestone", "goal") and _is_condition(value):
                 wrapped = Mapping(value.place, value.size, {"when": name}, {"when": value})
                 yield name.text, Section(wrapped, subject, {"when": value})
                 continue

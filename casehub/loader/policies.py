@@ -25,6 +25,9 @@ _PLAIN_OPTIONS: Final = (
     "on_exhausted",
     "priority",
     "cost",
+    "value",
+    "needs",
+    "brings",
     "compensates",
 )
 

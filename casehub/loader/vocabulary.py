@@ -86,6 +86,9 @@ _OPTIONS: Final = {
     "on_exhausted": _choice("What follows when nothing is left to try.", OnOutcome),
     "priority": Key(Takes.INTEGER, "For loop controls that weigh: higher comes first."),
     "cost": Key(Takes.NUMBER, "For planners: a weight without a unit."),
+    "value": Key(Takes.NUMBER, "What its work is worth, for loop controls that weigh."),
+    "needs": Key(Takes.NAMES, "The conditions without which it does not fire."),
+    "brings": Key(Takes.NAMES, "The conditions that hold when it has completed."),
     "estimate": Key(Takes.ONE, "What an attempt is expected to charge, reserved before it runs.", section="budget"),
     "budget": Key(Takes.ONE, "What all its attempts in a case may spend.", section="budget"),
     "quarantine": Key(Takes.ONE, "When its workers are left alone, as they keep failing.", section="quarantine"),
@@ -116,6 +119,9 @@ SECTIONS: Final[Mapping[str, Mapping[str, Key]]] = {
         "resources": Key(Takes.REFERENCES, "Async generators that open what workers share."),
         "workers": Key(Takes.MANY, "What is done: code, or facts computed by expressions.", section="worker"),
         "bindings": Key(Takes.MANY, "Conditions under which a worker of a capability runs.", section="binding"),
+        "conditions": Key(
+            Takes.MANY, "Conditions that workers need and bring.", section="named_condition", short=Takes.CONDITION
+        ),
         "milestones": Key(Takes.MANY, "What is reached on the way.", section="milestone", short=Takes.CONDITION),
         "goals": Key(Takes.MANY, "What a case is for.", section="goal", short=Takes.CONDITION),
         "stages": Key(Takes.MANY, "Parts of a case that are entered, worked and left.", section="stage"),
@@ -205,6 +211,9 @@ SECTIONS: Final[Mapping[str, Mapping[str, Key]]] = {
         "faulted": Key(Takes.NAMES, "Bindings, the failure of which triggers it."),
     },
     "schedule": _SCHEDULE,
+    "named_condition": {
+        "when": Key(Takes.CONDITION, "What it is; without it, what the fact of its name says: true or false."),
+    },
     "milestone": {
         "when": Key(Takes.CONDITION, "It is reached when this holds.", required=True),
         "entry": Key(Takes.CONDITION, "It is awaited from when this holds; the start without it."),
@@ -266,6 +275,7 @@ SECTIONS: Final[Mapping[str, Mapping[str, Key]]] = {
         "present": Key(Takes.NAMES, "These facts are there."),
         "absent": Key(Takes.NAMES, "None of these facts is there."),
         "reached": Key(Takes.NAMES, "These milestones are achieved; for guards, done_when and criteria of stages."),
+        "holds": Key(Takes.NAMES, "These named conditions hold."),
         "confident": Key(Takes.CONFIDENCES, "The authors of these facts are at least so sure of them, from 0 to 1."),
         "all": Key(Takes.CONDITIONS, "All of these conditions hold."),
         "any": Key(Takes.CONDITIONS, "One of these conditions holds."),

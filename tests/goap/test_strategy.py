@@ -315,3 +315,109 @@ async def test_a_bound_that_is_reached_is_the_reason_of_the_stall() -> None:
         case = await kit.start(d, x=1)
         with pytest.raises(CaseStalledError, match="what it needs cannot hold at the same time"):
             await case.completed()
+
+
+def orders(found: list[int], *, fallback: bool = True) -> CaseDefinition:
+    """Nobody has looked whether the customer is known; the cheap look-up promises orders."""
+    d = CaseDefinition("orders", goal="insights")
+    d.condition("known")
+
+    @d.condition
+    def has_orders(orders: list[int]) -> bool:
+        return bool(orders)
+
+    @d.worker(writes="known", brings="known")
+    async def recognise(question: str) -> bool:
+        return question != "?"
+
+    @d.worker(writes="orders", needs="known", brings=has_orders, cost=1)
+    async def look_up(question: str) -> list[int]:
+        return found
+
+    if fallback:
+
+        @d.worker(writes="orders", brings=has_orders, cost=5)
+        async def search(question: str) -> list[int]:
+            return [1, 2, 3]
+
+    @d.worker(writes="insights", needs=has_orders)
+    async def build(orders: list[int]) -> str:
+        return f"{len(orders)} orders"
+
+    return d
+
+
+async def test_conditions_are_needed_and_brought_and_one_that_is_unknown_is_found_out_by_who_brings_it() -> None:
+    d = orders([1])
+    async with kit_of(d) as kit:
+        case = await kit.start(d, question="Ada")
+        assert (await case.completed())["insights"] == "1 orders"
+        assert plans(kit, case) == ["recognise look_up build"]
+
+
+async def test_who_does_not_bring_the_condition_that_was_promised_is_gone_around() -> None:
+    d = orders([])
+    async with kit_of(d) as kit:
+        case = await kit.start(d, question="Ada")
+        assert (await case.completed())["insights"] == "3 orders"
+        assert fired(kit, case) == ["recognise", "look_up", "search", "build"]
+        assert (
+            kit.events(case, PlanFormulated)[1].because == "look_up has ended (COMPLETED) without holds('has_orders')"
+        )
+
+
+async def test_a_condition_that_turns_out_not_to_hold_makes_another_plan() -> None:
+    d = orders([1])
+    async with kit_of(d) as kit:
+        case = await kit.start(d, question="?")
+        assert (await case.completed())["insights"] == "3 orders"
+        assert fired(kit, case) == ["recognise", "search", "build"]
+
+
+async def test_where_nobody_else_brings_it_the_stall_names_the_condition() -> None:
+    d = orders([], fallback=False)
+    async with kit_of(d) as kit:
+        case = await kit.start(d, question="Ada")
+        with pytest.raises(
+            CaseStalledError, match=r"build: GUARD_FALSE - its guard holds\('has_orders'\) does not hold"
+        ):
+            await case.completed()
+
+
+async def test_only_who_promises_a_condition_is_counted_on_to_bring_it() -> None:
+    d = CaseDefinition("promised", goal="done")
+    d.condition("good", when=lambda score: score > 5)
+
+    @d.worker(writes="score", cost=0)
+    async def guess(x: int) -> int:
+        return 9
+
+    @d.worker(writes="score", brings="good", cost=3)
+    async def measure(x: int) -> int:
+        return 7
+
+    @d.worker(writes="done", needs="good")
+    async def finish(x: int) -> int:
+        return x
+
+    async with kit_of(d) as kit:
+        case = await kit.start(d, x=1)
+        await case.completed()
+        assert fired(kit, case) == ["measure", "finish"]
+
+
+async def test_a_compensation_is_no_step() -> None:
+    d = CaseDefinition("undone", goal="refund", signals=["refund"])
+
+    @d.worker(writes="booking")
+    async def book(x: int) -> int:
+        return x
+
+    @d.worker(writes="refund", compensates=book, cost=0)
+    async def cancel(booking: int) -> int:
+        return booking
+
+    async with kit_of(d) as kit:
+        case = await kit.start(d, x=1)
+        await kit.settle()
+        assert fired(kit, case) == []

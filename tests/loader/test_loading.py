@@ -126,6 +126,39 @@ def expenses() -> CaseDefinition:
     return d
 
 
+CONDITIONS = """
+case: promised
+inputs: {amount: integer}
+facts: {approved: boolean}
+conditions:
+  approved: {}
+  seen: {present: rating}
+  fine: {when: {holds: [approved, seen]}}
+workers:
+  rate: {set: {rating: amount + 1}, brings: seen, value: 2}
+  approve: {set: {approved: rating > 3}, brings: [approved], needs: seen}
+  pay: {set: {paid: amount}, needs: [seen, fine]}
+  refuse: {set: {refused: amount}, when: {not: {holds: fine}, present: approved}}
+goal: {any_of: [paid, refused]}
+"""
+
+
+async def test_named_conditions_are_needed_brought_and_tested() -> None:
+    d = loads(CONDITIONS)
+    rate, approve, pay, refuse = build(d).bindings.values()
+    assert (rate.policy.brings, rate.policy.value, approve.policy.needs) == (("seen",), 2, ("seen",))
+    assert str(pay.when) == "(holds('seen') & holds('fine'))"
+    assert str(refuse.when) == "(~holds('fine') & present('approved'))"
+    assert [(each.name, str(each.when)) for each in d.conditions] == [
+        ("approved", "affirmed('approved')"),
+        ("seen", "present('rating')"),
+        ("fine", "(holds('approved') & holds('seen'))"),
+    ]
+    async with CaseTestKit(d) as kit:
+        assert "paid" in await (await kit.start(d, amount=3)).completed()
+        assert "refused" in await (await kit.start(d, amount=1)).completed()
+
+
 @pytest.mark.parametrize(
     ("text", "python"),
     [(CLAIM, claim), (STAGED, staged()), (EXPENSES, expenses())],
