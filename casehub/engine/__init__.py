@@ -43,6 +43,7 @@ Around it, what awaits:
     deliberation  when a loop control that awaits is due, asking it, what its answer comes to
     questions     what a worker asks of people while it runs
     executor      running a worker's attempt
+    threads       the threads that sync workers run in
     timers        the one timer wheel
     pool          the tasks that jobs run in
     runtime       what all pumps share
