@@ -4,6 +4,9 @@ In a round every criterion is tested against the state as the round finds it; th
 taken, in this order. So the order of declaration never matters, and a stage that becomes active after its items have
 settled completes in the next round. The number of rounds is bounded by the life cycles themselves.
 
+An exit criterion ends a stage that has not been entered too, once all around it are active, so that it exists (CMMN 1.1,
+section 8.4.2: exit leads from Available to Terminated); where entry and exit hold at once, it is not entered.
+
 A stage never stays open within one that has ended, and nothing but its exit moves one that is suspended or lies in a
 suspended one (CMMN 1.1, section 8.4.2).
 """
@@ -98,7 +101,8 @@ def next_round(state: CaseState, structure: Structure, plan: PlanState) -> list[
             if (fate is StageStatus.TERMINATED) is exits and not _taken(structure, fates, name):
                 events += _end(state, structure, plan, structure.stages[name], fate)
     for stage in structure.stages.values():
-        if not stage.manual and not _taken(structure, fates, stage.name) and may_enter(state, structure, plan, stage):
+        ends = stage.name in fates or _taken(structure, fates, stage.name)
+        if not stage.manual and not ends and may_enter(state, structure, plan, stage):
             events.append(
                 StageActivated(stage=stage.name, reason="" if stage.entry is None else f"entry: {stage.entry}")
             )
@@ -148,11 +152,13 @@ def _fates(state: CaseState, structure: Structure, plan: PlanState) -> dict[str,
     seen = StateFacts(state)
     fates: dict[str, StageStatus] = {}
     for stage in structure.stages.values():
-        if plan.stage(stage.name) not in (StageStatus.ACTIVE, StageStatus.SUSPENDED):
+        status = plan.stage(stage.name)
+        pending = status is StageStatus.PENDING
+        if status.ended or (pending and held_by(structure, plan, stage.name) is not None):
             continue
         if stage.exit is not None and stage.exit.holds(seen):
             fates[stage.name] = StageStatus.TERMINATED
-        elif suspended(structure, plan, stage.name) is not None:
+        elif pending or suspended(structure, plan, stage.name) is not None:
             continue
         elif stage.on_fault is StageFault.FAULT and _faulty(state, plan, structure, stage):
             fates[stage.name] = StageStatus.FAULTED

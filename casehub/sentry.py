@@ -232,7 +232,7 @@ class Not(Sentry):
 
 @dataclass(frozen=True, slots=True)
 class Reached(Sentry):
-    """A milestone of this name is achieved. For guards, `done_when` and the criteria of stages."""
+    """A milestone of this name is achieved."""
 
     milestone: str
 
@@ -321,7 +321,7 @@ def confident(fact: str, least: float) -> Sentry:
 
 
 def reached(milestone: str) -> Sentry:
-    """A sentry that holds once a milestone is achieved; for guards, `done_when` and the criteria of stages."""
+    """A sentry that holds once a milestone is achieved."""
     return Reached(milestone)
 
 

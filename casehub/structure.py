@@ -44,7 +44,8 @@ class Structure:
 
     `types`: of every fact it knows; `conditions`: the named ones, in order of declaration; `inputs`: facts that `start` takes, True where they are required; `brought`:
     facts that may come from outside later; `readers`, `milestones_of`, `goals_of`: from a fact to what reads it;
-    `awaiting`: from a milestone to the bindings whose guards test it; `stages`: in the order of names; `stage_of`:
+    `awaiting`, `milestones_awaiting`, `goals_awaiting`: from a milestone to the bindings whose guards test it, and to what
+    else does; `stages`: in the order of names; `stage_of`:
     from a member to its stage; `triggered`: from an event class to the bindings that wait for it; `timed`: from a
     timer to the binding and the schedule that it is for; `asks_people`: whether it has human tasks; `watched`: from a
     worker to its quarantine; `children`: of the definitions that its sub-cases have, by name; `hash`: of names,
@@ -71,6 +72,8 @@ class Structure:
     milestones_of: dict[str, tuple[Milestone, ...]]
     goals_of: dict[str, tuple[Goal, ...]]
     awaiting: dict[str, tuple[Binding, ...]]
+    milestones_awaiting: dict[str, tuple[Milestone, ...]]
+    goals_awaiting: dict[str, tuple[Goal, ...]]
     triggered: dict[type[Event], tuple[Binding, ...]]
     triggered_by_signal: dict[str, tuple[Binding, ...]]
     triggered_by_fault: dict[str, tuple[Binding, ...]]
@@ -185,6 +188,11 @@ def structure_of(
         milestones_of=_index(milestones, lambda m: m.when.reads | (frozenset() if m.entry is None else m.entry.reads)),
         goals_of=_index(goals, lambda goal: goal.when.reads),
         awaiting=_index(named.values(), lambda binding: () if binding.when is None else milestones_in(binding.when)),
+        milestones_awaiting=_index(
+            milestones,
+            lambda m: {name for each in (m.when, m.entry) if each is not None for name in milestones_in(each)},
+        ),
+        goals_awaiting=_index(goals, lambda goal: milestones_in(goal.when)),
         triggered=_index(named.values(), lambda binding: binding.on.events),
         triggered_by_signal=_index(named.values(), lambda binding: binding.on.signals),
         triggered_by_fault=_index(named.values(), lambda binding: binding.on.faulted),

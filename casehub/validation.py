@@ -262,7 +262,7 @@ def _never_asked(structure: Structure) -> Iterator[Problem]:
                 f"declare binding(name, capability={worker.capability!r})",
             )
     for subject, sentry in _sentries(structure):
-        if not sentry.reads and subject.startswith(("goal", "milestone")):
+        if not sentry.reads and not milestones_in(sentry) and subject.startswith(("goal", "milestone")):
             yield Problem(
                 subject,
                 f"its condition {sentry} reads no fact, so no change ever tests it",
@@ -332,13 +332,7 @@ def _stages(structure: Structure) -> Iterator[Problem]:
             )
     for subject, sentry in _sentries(structure):
         for milestone in sorted(milestones_in(sentry)):
-            if subject.startswith(("goal ", "milestone ")):  # they are tested when a fact changes
-                yield Problem(
-                    subject,
-                    f"tests {sentry}, and only guards, done_when and criteria of stages may",
-                    "test the facts that the milestone tests",
-                )
-            elif milestone not in structure.milestones:
+            if milestone not in structure.milestones:
                 yield Problem(
                     subject, f"waits for the milestone {milestone!r}", did_you_mean(milestone, structure.milestones)
                 )

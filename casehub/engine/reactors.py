@@ -6,6 +6,7 @@ A reactor sees the state with the event already in it. What it returns is record
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from casehub.compensation import DEADLINE
@@ -48,9 +49,8 @@ def at_start(state: CaseState, structure: Structure) -> Iterator[Event]:
     for milestone in structure.milestones.values():
         if milestone.entry is None and state.milestone(milestone.name).status is MilestoneStatus.PENDING:
             yield from _activate(state, milestone)
-    change = ContextChanged(facts=dict.fromkeys((*structure.milestones_of, *structure.goals_of)))
-    yield from list(try_milestones(state, structure, change))
-    yield from try_goals(state, structure, change)
+    yield from list(_try_milestones(state, structure.milestones.values()))
+    yield from _try_goals(state, structure.goals.values())
 
 
 def try_milestones(state: CaseState, structure: Structure, event: ContextChanged) -> Iterable[Event]:
@@ -95,6 +95,22 @@ def _try_goals(state: CaseState, concerned: Iterable[Goal]) -> Iterable[Event]:
     ]
 
 
+def try_what_waited(state: CaseState, structure: Structure, event: MilestoneReached) -> Iterator[Event]:
+    """Milestones and goals that waited for this one. What would hold without it has been told by what made it hold."""
+    name = event.milestone
+    milestones, goals = structure.milestones_awaiting.get(name, ()), structure.goals_awaiting.get(name, ())
+    if (milestones or goals) and state.compensations.ending is None:
+        before = replace(state, milestones={each: known for each, known in state.milestones.items() if each != name})
+        told = {_about(each) for each in (*_try_milestones(before, milestones), *_try_goals(before, goals))}
+        for each in (*_try_milestones(state, milestones), *_try_goals(state, goals)):
+            if _about(each) not in told:
+                yield each
+
+
+def _about(event: Event) -> tuple[str, str]:
+    return event.name, getattr(event, "milestone", "") or getattr(event, "goal", "")
+
+
 def take_timer(state: CaseState, structure: Structure, event: TimerFired) -> Iterator[Event]:
     """What a timer was set for: a service level, the next attempt of a worker, the end of a quarantine, the time that
     a case has to compensate."""
@@ -135,7 +151,7 @@ def _concerned(index: dict[str, tuple[T, ...]], event: ContextChanged) -> Collec
 REACTORS: dict[type[Event], tuple[Reactor, ...]] = {
     ContextChanged: (try_milestones, try_goals),
     MilestoneActivated: (try_activated_milestone,),
-    MilestoneReached: (stop_sla,),
+    MilestoneReached: (stop_sla, try_what_waited),
     TimerFired: (take_timer, expire_children),
     WorkerExecutionStarted: (delegate, start_children),
     **dict.fromkeys(subtypes(WorkerExecutionFinished), (close_tasks, release_children)),

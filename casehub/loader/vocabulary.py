@@ -274,7 +274,7 @@ SECTIONS: Final[Mapping[str, Mapping[str, Key]]] = {
     "condition": {
         "present": Key(Takes.NAMES, "These facts are there."),
         "absent": Key(Takes.NAMES, "None of these facts is there."),
-        "reached": Key(Takes.NAMES, "These milestones are achieved; for guards, done_when and criteria of stages."),
+        "reached": Key(Takes.NAMES, "These milestones are achieved."),
         "holds": Key(Takes.NAMES, "These named conditions hold."),
         "confident": Key(Takes.CONFIDENCES, "The authors of these facts are at least so sure of them, from 0 to 1."),
         "all": Key(Takes.CONDITIONS, "All of these conditions hold."),

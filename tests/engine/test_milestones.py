@@ -209,6 +209,51 @@ def test_a_guard_may_hold_until_a_milestone_is_reached() -> None:
     assert core.run() == []
 
 
+@pytest.mark.parametrize(
+    "when", [reached("ready"), reached("ready") | present("other"), present("phase") & reached("ready")], ids=str
+)
+def test_a_goal_may_wait_for_a_milestone_and_is_reached_once(when: Sentry) -> None:
+    d = CaseDefinition("d", goal="done", signals=["phase", "other"])
+    d.milestone("ready", present("phase"))
+    d.goal("done", when)
+    core = Core(d)
+    core.start()
+    assert names(core.signal(phase=1, other=1))[2:] == ["MILESTONE_REACHED", "GOAL_REACHED", "CASE_COMPLETED"]
+
+
+def test_a_milestone_may_wait_for_others_and_is_reached_once() -> None:
+    d = CaseDefinition("d", signals=["phase", "other"])
+    d.milestone("first", present("phase"))
+    d.milestone("second", reached("first"))
+    d.milestone("third", reached("first") & reached("second"))
+    d.milestone("either", present("phase") | reached("third"))
+    d.milestone("later", present("other"), entry=reached("third"))
+    core = Core(d)
+    core.start()
+    core.signal(phase=1)
+    assert sorted(e.milestone for e in of(core.log, MilestoneReached)) == ["either", "first", "second", "third"]
+    assert core.state.milestone("later").status is MilestoneStatus.ACTIVE
+    core.signal(other=1)
+    assert core.count(MilestoneReached, milestone="later") == 1
+
+
+def test_what_waits_for_a_milestone_that_is_reached_at_the_start_is_reached_then() -> None:
+    d = CaseDefinition("d", goal="done", signals=["phase"])
+    d.goal("done", reached("ready"))
+    d.milestone("ready", present("phase"))
+    core = Core(d)
+    core.start(phase=1)
+    assert core.status is CaseStatus.COMPLETED
+
+
+def test_a_goal_that_waits_for_a_milestone_that_is_none_is_refused() -> None:
+    d = CaseDefinition("d", goal="done", signals=["phase"])
+    d.goal("done", reached("raedy"))
+    d.milestone("ready", present("phase"))
+    with pytest.raises(DefinitionError, match="goal 'done': waits for the milestone 'raedy'; did you mean 'ready'"):
+        build(d)
+
+
 def test_a_guard_that_waits_for_a_milestone_that_is_none_is_refused() -> None:
     d = CaseDefinition("d", goal="b")
 

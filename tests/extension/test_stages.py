@@ -99,6 +99,29 @@ def fired(kit: CaseTestKit, case: Case) -> list[str]:
 # ---- entry and exit (66 to 69)
 
 
+async def test_an_exit_criterion_ends_a_stage_that_was_not_entered_and_its_parent_does_not_wait_for_it() -> None:
+    d = definition()
+    d.stage("inner", works(d, "work"), entry=present("phase"), exit=present("stop"))
+    d.stage("outer", "inner", entry=present("go"))
+    async with CaseTestKit(d, loop=loop()) as kit:
+        case = await kit.start(d, x=1)
+        await case.signal(stop=True)
+        assert steps(kit, case) == [], "a stage within one that is not entered does not exist yet"
+        await case.signal(go=True)
+        assert steps(kit, case) == ["ACTIVATED outer", "TERMINATED inner", "COMPLETED outer"]
+        await case.signal(phase="analysis")
+        assert fired(kit, case) == []
+
+
+async def test_a_stage_whose_entry_and_exit_hold_at_once_is_not_entered() -> None:
+    d = definition()
+    d.stage("s", works(d, "work"), entry=present("x"), exit=present("x"))
+    async with CaseTestKit(d, loop=loop()) as kit:
+        case = await kit.start(d, x=1)
+        assert steps(kit, case) == ["TERMINATED s"]
+        assert fired(kit, case) == []
+
+
 @pytest.mark.parametrize(
     "entry", [lambda phase: phase == "analysis", present("phase")], ids=["a function", "an expression"]
 )
