@@ -183,7 +183,9 @@ class Residents:
         if (begun := self._pumps.get(case)) is not None:
             return begun  # it was started while this looked for it
         if not events and kept is None:
-            raise CaseNotFoundError(f"there is no case {case!r} in this hub's store; list them with hub.cases()")
+            raise CaseNotFoundError(
+                f"there is no case {case!r} in this hub's store; list them with 'casehub case list', or hub.cases()"
+            )
         if reason := why_spoiled(events):
             self.parked[case] = reason
             raise InputRefusedError(f"case {case!r} is parked: {reason}")

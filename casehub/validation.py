@@ -38,6 +38,12 @@ def build(definition: CaseDefinition, serializers: Sequence[FactSerializer] = ()
     return structure
 
 
+def skeleton(definition: CaseDefinition) -> list[Problem]:
+    """What is wrong with the names of a definition's elements, whatever its code reads and writes."""
+    structure, _ = structure_of(definition, WorkerExecution, CaseView)
+    return [problem for check in _OF_NAMES for problem in check(structure)]
+
+
 def _name(structure: Structure) -> Iterator[Problem]:
     if not _NAME.fullmatch(structure.name):
         yield Problem(
@@ -371,3 +377,4 @@ _CHECKS = (
     _never_asked,
     _activities,
 )
+_OF_NAMES = (_name, _stages, _duplicate_names, compensators)

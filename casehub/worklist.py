@@ -214,4 +214,6 @@ def _tuple(groups: Groups | None) -> tuple[str, ...] | None:
 
 
 def _unknown(task: str) -> TaskNotFoundError:
-    return TaskNotFoundError(f"there is no task {task!r} in this hub's store; list them with hub.tasks.list()")
+    return TaskNotFoundError(
+        f"there is no task {task!r} in this hub's store; list them with 'casehub task list', or hub.tasks.list()"
+    )

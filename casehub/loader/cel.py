@@ -19,6 +19,8 @@ from casehub.loader.expressions import ExpressionError
 from casehub.loader.mistakes import instead
 from casehub.values import Plain
 
+NO_FACT: Final = "which is no fact"
+"""What is said of an unknown name, at the end of the reason."""
 MAX_LENGTH: Final = 4_000
 """Characters of an expression."""
 
@@ -136,7 +138,7 @@ def compiled(source: str, facts: Mapping[str, cel.Type], fields: Mapping[str, fr
     unknown = [
         (
             *_place(source, match.start("name")),
-            f"names {match['name']!r}, which is no fact",
+            f"names {match['name']!r}, {NO_FACT}",
             instead(match["name"], facts),
         )
         for match in _PRESENCE.finditer(_blanked(source))
@@ -250,7 +252,7 @@ def _told(
                 if token.text == name and before != ".":
                     yield (
                         *_place(source, token.start),
-                        f"names {name!r}, which is no fact",
+                        f"names {name!r}, {NO_FACT}",
                         _instead(name, source, facts),
                     )
                     break

@@ -17,6 +17,8 @@ class AllowedCode:
 
     def __init__(self, packages: Iterable[str], mistakes: Mistakes) -> None:
         self.packages = tuple(packages)
+        self.missing = False
+        """Whether something was not found: what it would have said of a definition is not known."""
         self._mistakes = mistakes
 
     def find(self, node: Scalar, subject: str, text: str | None = None) -> Any:
@@ -51,6 +53,7 @@ class AllowedCode:
             )
         if problem is not None:
             self._mistakes.note(node.place, subject, *problem)
+            self.missing = True
             return None
         return found
 

@@ -13,7 +13,7 @@ from cel_expr_python import cel
 
 from casehub.condition import holds
 from casehub.loader import jq
-from casehub.loader.cel import CelError, compiled, in_words, named_in
+from casehub.loader.cel import NO_FACT, CelError, compiled, in_words, named_in
 from casehub.loader.code import AllowedCode
 from casehub.loader.document import Mapping, Node, Scalar, Sequence
 from casehub.loader.expressions import Condition, ExpressionError, Later, Program
@@ -64,13 +64,14 @@ class Asked:
 
 
 class Expressions:
-    """The expressions of one file. `facts`: what they may name."""
+    """The expressions of one file. `facts`: what they may name; `unsure`: there may be others, which nobody can tell."""
 
-    def __init__(self, facts: Mapped[str, Any], language: str, mistakes: Mistakes) -> None:
+    def __init__(self, facts: Mapped[str, Any], language: str, mistakes: Mistakes, *, unsure: bool = False) -> None:
         self.facts = facts
         self.language = language
         self.asked: list[Asked] = []
         self._mistakes = mistakes
+        self._unsure = unsure
 
     def program(
         self, node: Node, subject: str, language: str = "", sets: str = "", wants: Wants = Wants.TRUTH,
@@ -149,7 +150,8 @@ class Expressions:
             program = compiled(asked.node.text, known, fields)
         except CelError as error:
             for line, column, reason, remedy in error.found:
-                self._mistakes.note(asked.node.inside(line, column), asked.subject, reason, remedy)
+                if not (self._unsure and reason.endswith(NO_FACT)):
+                    self._mistakes.note(asked.node.inside(line, column), asked.subject, reason, remedy)
             return None
         asked.program.program = program
         return program.returns

@@ -61,7 +61,7 @@ class DefinitionReader:
             known.update(dict.fromkeys(self._workers.written(section)))
         for worker in definition.workers:
             known.update(dict.fromkeys((*worker.writes, *(parameter.name for parameter in worker.parameters))))
-        expressions = Expressions(known, top.get("expressions", "cel"), self._mistakes)
+        expressions = Expressions(known, top.get("expressions", "cel"), self._mistakes, unsure=self._workers.unsure)
         conditions = ConditionReader(expressions, self._sections, self._code)
         for name, section in workers.items():
             self._workers.bind(definition, name, section, expressions, conditions)
@@ -73,7 +73,7 @@ class DefinitionReader:
         self._workers.check(definition, expressions)
         self._compile(definition, expressions)
         if not self._sections.lost:
-            self._places.built(definition)
+            self._places.built(definition, code=not self._code.missing)
         return definition
 
     # ---- what stands alone

@@ -9,7 +9,7 @@ from casehub.definition import CaseDefinition
 from casehub.errors import DefinitionError, Problem
 from casehub.loader.document import Mapping, Node, Scalar, Sequence
 from casehub.loader.mistakes import Mistakes, Place
-from casehub.validation import build
+from casehub.validation import build, skeleton
 
 
 class Places:
@@ -28,10 +28,16 @@ class Places:
         """Where the name of an element stands."""
         return self._elements[subject][0].place
 
-    def built(self, definition: CaseDefinition) -> None:
-        """Note what in the whole can never work; not where something in the same element is known to be wrong."""
+    def built(self, definition: CaseDefinition, *, code: bool = True) -> None:
+        """Note what in the whole can never work; not where something in the same element is known to be wrong.
+
+        Without its `code` only what it does not depend on.
+        """
         try:
-            build(definition)
+            if code:
+                build(definition)
+            elif found := skeleton(definition):
+                raise DefinitionError(definition.name, found)
         except DefinitionError as error:
             for problem in error.problems:
                 place = self.of(problem)

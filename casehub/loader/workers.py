@@ -54,6 +54,8 @@ class WorkerReader:
         self._sub_cases = SubCaseReader(sections, opener)
         self._gates = GateReader(sections, code)
         self._gated: dict[str, Gate[Any]] = {}
+        self.unsure = False
+        """Whether a worker's code was not found and nothing else says what it writes."""
 
     def declare(self, definition: CaseDefinition, name: str, section: Section) -> None:
         """Declare the worker of a function, for its signature; `bind` gives it its binding, when conditions can be read."""
@@ -78,6 +80,7 @@ class WorkerReader:
             "gate" in section.node.values and gate is None
         ):  # the definition is refused; what follows from the names is checked all the same
             definition.workers.append(Worker(name, _nothing, (), names, True))
+            self.unsure |= kind is not None and function is None and not names
             definition.returned[name] = Any
             return
         several = "writes" not in section or isinstance(section.value("writes"), Sequence)
@@ -157,6 +160,7 @@ class WorkerReader:
         """Declare a worker again, as one that gets the elements of a list one by one."""
         worker = definition.workers[place]
         if worker.function is _nothing:
+            self._binding(definition, worker.name, (worker,), section, options)
             return
         if not {"run", "ask"} & set(section.values) or isinstance(section.node.values.get("ask"), Mapping):
             self._mistakes.note(

@@ -189,6 +189,54 @@ goal: ratng
     ]  # fmt: skip
 
 
+CODE = """
+case: pay
+inputs: {amount: number, items: "list[number]"}
+workers:
+  plan: {run: "mycode:plan", writes: receipt}
+  check: {run: "mycode:check"}
+  each: {run: "mycode:each", each: items, writes: parts}
+  able: {run: "mycode:able", capability: x}
+  send: {set: {sent: receipt.id}, when: "present(receipt) && checked > 3"}
+  wrong: {set: {late: amount + "x"}}
+bindings:
+  b: {capability: x}
+stages:
+  s: {members: [plan, sned]}
+goals:
+  g: {all: [{run: "mycode:good"}, {present: parts}]}
+goal: g
+"""
+
+
+def test_code_that_is_not_allowed_is_all_that_is_said_of_what_it_would_have_told() -> None:
+    with pytest.raises(DefinitionError) as caught:
+        loads(CODE, "pay.yaml")
+    said = [(each.place.removeprefix("pay.yaml:"), "mycode" in each.reason) for each in caught.value.problems]
+    assert said == [
+        ("5:15", True),
+        ("6:16", True),
+        ("7:15", True),
+        ("8:15", True),
+        ("10:30", False),
+        ("14:23", False),
+        ("16:19", True),
+    ]
+
+
+def test_a_gate_that_is_wrong_takes_nothing_else_along() -> None:
+    text = """
+case: pay
+inputs: {payees: "list[string]", amount: number}
+workers:
+  pay: {run: "tests.loader.code:plan_each", writes: receipts, each: payees, gate: {perform: "tests.loader.code:transfer", approvals: 0}}
+goal: receipts
+"""
+    with pytest.raises(DefinitionError) as caught:
+        loads(text, allow_code=ALLOWED)
+    assert len(caught.value.problems) == 1
+
+
 def test_a_file_that_is_too_large_is_refused() -> None:
     with pytest.raises(DefinitionError, match="1,080,008 characters, and 1,048,576 are the most"):
         loads("case: x\n" + "# a comment\n" * 90_000)
