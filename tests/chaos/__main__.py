@@ -11,31 +11,53 @@ import argparse
 import json
 import sys
 import tempfile
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.chaos.disk import fill_up
 from tests.chaos.kills import kill_loop
-from tests.chaos.lives import Place
+from tests.chaos.lives import Life, Place
 from tests.chaos.points import crash_at, points
+
+
+@dataclass(slots=True)
+class Moment:
+    """A hub that lives in this very process, for a moment, so that something else can happen to it."""
+
+    found: dict[str, Any] = field(default_factory=lambda: dict[str, Any](problems={}))
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("harness", choices=["kills", "points"])
+    parser.add_argument("harness", choices=["kills", "points", "disk", "moment"])
     parser.add_argument("--store", default="sqlite", help="sqlite, or the URL of a PostgreSQL schema that is empty")
     parser.add_argument("--rounds", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--folder", type=Path, help="where the run's files are left; by default they are removed")
     parser.add_argument("--only", help="of the points, the one of this name")
+    parser.add_argument("--disk", type=Path, help="a small file system to fill")
+    parser.add_argument("--name", default="moment", help="of a moment: what its deeds are called after")
+    parser.add_argument("--last", action="store_true", help="of moments: let everything come to its end, and check it")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="chaos-") as temporary:
         folder = asked.folder or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
         url = f"sqlite:///{folder}/cases.db" if asked.store == "sqlite" else asked.store
         place = Place(folder, url)
-        if asked.harness == "kills":
-            run: Any = kill_loop(place, asked.store, asked.rounds, asked.seed)
+        if asked.disk:
+            place = Place(folder, f"sqlite:///{asked.disk}/cases.db")
+        if asked.harness == "disk":
+            run: Any = fill_up(place, asked.disk, asked.seed)
+        elif asked.harness == "moment":
+            run = Moment()
+            deeds = place.journal().deeds()
+            if asked.last:
+                run.found = Life.of(place).to_the_end(deeds)
+            else:
+                Life.of(place).and_leave(asked.name, len(deeds), deeds)
+        elif asked.harness == "kills":
+            run = kill_loop(place, asked.store, asked.rounds, asked.seed)
         else:
             chosen = points("sqlite" if asked.store == "sqlite" else "postgresql")
             run = crash_at(place, [point for point in chosen if asked.only in (None, point.name)], asked.seed)

@@ -44,7 +44,7 @@ class Clients:
 
     async def use(self) -> None:
         """Use the hub for ever."""
-        self._crowd = len(await self._hub.cases(status=OPEN, limit=CROWD + 1))
+        await self._look_around()
         async with anyio.create_task_group() as group:
             for _ in range(CLIENTS):
                 group.start_soon(self._use)
@@ -54,6 +54,9 @@ class Clients:
         while True:
             await self._chance.choices((self._start, self._signal, self._work, self._cancel), (40, 30, 25, 5))[0]()
             await anyio.lowlevel.checkpoint()
+
+    async def _look_around(self) -> None:
+        self._crowd = len(await self._hub.cases(status=OPEN, limit=CROWD + 1))
 
     async def ask_again(self) -> None:
         """Ask again for what may or may not have been done."""
@@ -114,7 +117,11 @@ class Clients:
 
     async def _start(self) -> None:
         kind = self._chance.choices(list(KINDS), list(KINDS.values()))[0]
-        if self._crowd > CROWD or (kind == "meter" and len(self._meters) >= 8):
+        if self._crowd > CROWD:
+            await anyio.sleep(0.01)
+            await self._look_around()
+            return
+        if kind == "meter" and len(self._meters) >= 8:
             return
         self._crowd += 1
         deed = self._deed("start", f"{kind}-{self._name}.{self._count + 1}", kind, self._facts(kind))

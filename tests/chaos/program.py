@@ -7,6 +7,7 @@ import os
 import shlex
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +20,16 @@ def seed() -> int:
     return int(given) if given else int.from_bytes(os.urandom(3))
 
 
-def chaos(folder: Path, *words: str, timeout: float) -> dict[str, Any]:
-    """What a run found. Fails with the command that repeats it when something is wrong, or the program ends by itself."""
+def chaos(folder: Path, *words: str, timeout: float, before: Sequence[str] = ()) -> dict[str, Any]:
+    """What a run found; `before`: what it is run by. Fails with the command that repeats it when something is wrong, or the program ends by itself."""
     command = [sys.executable, "-m", "tests.chaos", *words]
     done = subprocess.run(
-        [*command, "--folder", str(folder)], cwd=ROOT, capture_output=True, text=True, timeout=timeout, check=False
+        [*before, *command, "--folder", str(folder)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
     )
     repeat = "python " + shlex.join(command[1:])
     assert done.stdout, f"{repeat}\n{done.stderr[-4_000:]}"
