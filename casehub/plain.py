@@ -9,6 +9,7 @@ import math
 from collections import deque
 from collections.abc import Collection, Mapping, Set
 from enum import Enum
+from reprlib import Repr
 from typing import Any, Final
 
 from pydantic_core import to_json
@@ -30,6 +31,8 @@ MAX_ITEMS: Final = 65_536
 TAG: Final = "$serializer"
 """The key that marks a stored value as what a serializer made of one; see `casehub.serialized`."""
 
+SHOWN: Final = 60
+"""Characters of a value in a message."""
 _SURELY: Final = MAX_SIZE // 8
 """Characters that are no more than `MAX_SIZE` bytes of JSON, however they are written."""
 _EACH: Final = 10
@@ -81,7 +84,7 @@ def _walk(value: object, depth: int, left: list[int]) -> Plain:
     if isinstance(value, Enum):
         raise _Misfit(
             FactError,
-            f"{value!r} is an enumeration member; annotate the fact with {type(value).__name__}, or store its value",
+            f"{brief(value)} is an enumeration member; annotate the fact with {type(value).__name__}, or store its value",
         )
     if isinstance(value, str):
         return _text(value, left)
@@ -149,7 +152,7 @@ def _object(value: Mapping[Any, Any], depth: int, left: list[int]) -> dict[str, 
             name = _text(key, [MAX_SIZE, 0])
         else:
             raise _Misfit(
-                FactError, f"the key {key!r:.60} is {type(key).__name__}, and JSON keys are strings; convert it"
+                FactError, f"the key {brief(key)} is {type(key).__name__}, and JSON keys are strings; convert it"
             )
         left[0] -= len(name)
         if left[0] < 0:
@@ -227,6 +230,28 @@ def check_size(value: object, where: str) -> None:
 _NO_SIZE: Final = frozenset({int, float, bool, type(None)})
 
 
+class _Brief(Repr):
+    """Of containers their first items, of text its beginning."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxlevel, self.maxlist, self.maxtuple, self.maxset, self.maxdict = 3, 8, 8, 8, 8
+        self.maxstring, self.maxother = SHOWN, SHOWN
+
+
+_BRIEF: Final = _Brief()
+
+
+def brief(value: object) -> str:
+    """A value for a message, in `SHOWN` characters at most; it costs little, however large it is, and never raises."""
+    try:
+        check_size(value, "")
+        text = _BRIEF.repr(value)
+    except Exception:  # its __repr__ is user code, and an integer may be too long to be written
+        text = f"a {type(value).__name__}"
+    return text if len(text) <= SHOWN else text[: SHOWN - 3] + "..."
+
+
 def copy(value: Plain) -> Plain:
     """A plain value that shares nothing mutable with `value`."""
     if isinstance(value, dict):
@@ -237,7 +262,16 @@ def copy(value: Plain) -> Plain:
 
 
 def same(one: object, other: object) -> bool:
-    """Whether two plain values (or `ABSENT`) are one and the same JSON: 1, 1.0 and true are three."""
+    """Whether two plain values (or `ABSENT`) are one and the same JSON: 1, 1.0 and true are three; keys have no order."""
     if type(one) is not type(other) or one != other:
         return False
-    return not isinstance(one, list | dict) or to_json(one) == to_json(other)
+    return not isinstance(one, list | dict) or to_json(one) == to_json(other) or _same_types(one, other)
+
+
+def _same_types(one: Any, other: Any) -> bool:
+    """Whether two equal values are made of the same types."""
+    if isinstance(one, dict):
+        return all(type(item) is type(other[key]) and _same_types(item, other[key]) for key, item in one.items())
+    if isinstance(one, list):
+        return all(type(a) is type(b) and _same_types(a, b) for a, b in zip(one, other, strict=True))
+    return True

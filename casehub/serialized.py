@@ -219,12 +219,13 @@ class SerializedType(RegisteredType):
         except Exception as error:  # it may be user code
             said = "" if serializer.secret else f": {error}"
             raise FactError(f"{where}: serializer {serializer.name!r} raised {type(error).__name__}{said}") from None
-        if not same(form, again):
+        stored = tagged(serializer.name, form)
+        if not same(form, again) and not self.alike(stored, tagged(serializer.name, again), owner):
             raise FactError(
                 f"{where}: serializer {serializer.name!r} makes something else of what it has read back; mend its dump "
                 "or its load"
             )
-        return tagged(serializer.name, form)
+        return stored
 
     def restore(self, value: Plain, fact: str, owner: Owner | None = None) -> Any:
         if self.view is Plain:
@@ -247,8 +248,11 @@ class SerializedType(RegisteredType):
         return self.normalise(value if deferred else self._kind.restore(value, self.fact), where, owner)
 
     def alike(self, one: Plain, other: Plain, owner: Owner | None = None) -> bool:
+        if one is other or type(other) is not dict or TAG not in other:
+            return False
         try:
-            return same(self.as_json(one, self.fact, owner), self.as_json(other, self.fact, owner))
+            mine, theirs = self.as_json(one, self.fact, owner), self.as_json(other, self.fact, owner)
+            return same(mine, theirs) or self._kind.alike(mine, theirs)
         except FactError:  # what is there cannot be read, or has no JSON
             return False
 

@@ -21,7 +21,7 @@ from pydantic_core import PydanticSerializationError, to_json
 from casehub.errors import FactError, LimitError, did_you_mean
 from casehub.plain import MAX_DEPTH as MAX_DEPTH  # noqa: PLC0414 - what a fact's value may be is asked of this module
 from casehub.plain import MAX_SIZE as MAX_SIZE  # noqa: PLC0414
-from casehub.plain import TAG, check_size
+from casehub.plain import TAG, brief, check_size
 from casehub.plain import Plain as Plain  # noqa: PLC0414
 from casehub.plain import copy as copy  # noqa: PLC0414
 from casehub.plain import plain as plain  # noqa: PLC0414
@@ -128,7 +128,7 @@ class FactType:
     Raises `FactError` when pydantic cannot take it.
     """
 
-    __slots__ = ("_adapter", "_exact", "_schema", "annotation", "upcast")
+    __slots__ = ("_adapter", "_exact", "_schema", "_unordered", "annotation", "upcast")
     loads: bool = False
 
     def __init__(self, annotation: Any = Any) -> None:
@@ -137,6 +137,7 @@ class FactType:
         self._exact = annotation if annotation in _SCALARS else None
         self._adapter: TypeAdapter[Any] | None = None
         self._schema: dict[str, Any] | None = None
+        self._unordered: bool | None = None
         if annotation is not Any and annotation is not object and self._exact is None:
             try:
                 self._adapter = TypeAdapter(annotation)
@@ -170,7 +171,7 @@ class FactType:
             if type(value) is exact or (exact is float and type(value) is int):
                 return plain(value, where)
             raise FactError(
-                f"{where}: {_shown(value)} is {type(value).__name__}, and the fact's type is {exact.__name__}"
+                f"{where}: {brief(value)} is {type(value).__name__}, and the fact's type is {exact.__name__}"
             )
         if self._adapter is None:
             form = plain(value, where)
@@ -181,13 +182,18 @@ class FactType:
             check_size(value, where)
             form = plain(adapter.serializer.to_python(value, mode="json", by_alias=True, warnings="error"), where)
             back = adapter.validator.validate_json(to_json(form))
-        except (PydanticSerializationError, ValidationError, UserWarning, RecursionError) as error:
+        except (
+            PydanticSerializationError,
+            ValueError,
+            UserWarning,
+            RecursionError,
+        ) as error:  # a ValidationError is a ValueError
             raise FactError(
-                f"{where}: {_shown(value)} does not fit {type_name(self.annotation)}: {_first(error)}"
+                f"{where}: {brief(value)} does not fit {type_name(self.annotation)}: {_first(error)}"
             ) from None
         if back != value or type(back) is not type(value):
             raise FactError(
-                f"{where}: {_shown(value)} would come back from the store as {_shown(back)}; "
+                f"{where}: {brief(value)} would come back from the store as {brief(back)}; "
                 f"annotate the fact so that {type_name(self.annotation)} keeps everything"
             )
         return tagged(JSON, form) if type(form) is dict and TAG in form else form
@@ -201,7 +207,7 @@ class FactType:
             return self.normalise(self._adapter.validate_python(value), where)
         except ValidationError as error:
             raise FactError(
-                f"{where}: {_shown(value)} does not fit {type_name(self.annotation)}: {_first(error)}"
+                f"{where}: {brief(value)} does not fit {type_name(self.annotation)}: {_first(error)}"
             ) from None
 
     def from_json(self, value: Plain, where: str, owner: Owner | None = None) -> Plain:
@@ -215,7 +221,7 @@ class FactType:
         if type(value) is dict and TAG in value:
             name = value[TAG]
             if value.keys() != {TAG, "value"} or type(name) is not str:
-                raise FactError(f"fact {fact!r}: what is stored, {_shown(value)}, is nothing that a serializer made")
+                raise FactError(f"fact {fact!r}: what is stored, {brief(value)}, is nothing that a serializer made")
             return (
                 self._serialised(name, value["value"], fact, owner)
                 if name != JSON
@@ -230,8 +236,13 @@ class FactType:
         return copy(shown(value))
 
     def alike(self, one: Plain, other: Plain, owner: Owner | None = None) -> bool:
-        """Whether two stored values that are not the same stand for one."""
-        return False
+        """Whether two stored values that are not the same stand for one: sets have no order."""
+        if self._unordered is None:
+            self._unordered = self._adapter is not None and _has_sets(self._adapter.core_schema)
+        try:
+            return self._unordered and bool(self._read(one, "") == self._read(other, ""))
+        except Exception:  # what is there does not fit, or it is user code
+            return False
 
     def _serialised(self, name: str, form: Plain, fact: str, owner: Owner | None) -> Any:
         """The value of what a serializer made; here there is none."""
@@ -250,7 +261,7 @@ class FactType:
         except Exception as error:  # it is user code
             problem += f"; nor does what its upcast makes of it: {_first(error)}"
         raise FactError(
-            f"fact {fact!r}: the stored value {_shown(value)} does not fit {type_name(self.annotation)}: {problem}"
+            f"fact {fact!r}: the stored value {brief(value)} does not fit {type_name(self.annotation)}: {problem}"
         )
 
     def _validated(self, value: Plain) -> Any:
@@ -311,17 +322,29 @@ class FactType:
         return isinstance(mine, type) and get_origin(mine) is None and not is_builtin(mine) and issubclass(mine, kind)
 
 
+def _has_sets(schema: object) -> bool:
+    """Whether a schema of pydantic's has sets in it."""
+    waiting, seen = [schema], set[int]()
+    while waiting:
+        part = waiting.pop()
+        if id(part) in seen:
+            continue
+        seen.add(id(part))
+        if isinstance(part, dict):
+            if part.get("type") in ("set", "frozenset"):
+                return True
+            waiting += part.values()
+        elif isinstance(part, list | tuple):
+            waiting += part
+    return False
+
+
 def _first(error: Exception) -> str:
     if isinstance(error, ValidationError):
         detail = error.errors(include_url=False)[0]
         place = ".".join(str(part) for part in detail["loc"])
         return f"{place}: {detail['msg']}" if place else detail["msg"]
     return str(error).strip().splitlines()[-1].strip() if str(error) else type(error).__name__
-
-
-def _shown(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
 
 
 def is_builtin(annotation: Any) -> bool:

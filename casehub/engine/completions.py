@@ -20,7 +20,6 @@ from casehub.events import (
     WorkerExecutionCompleted,
 )
 from casehub.inputs import Returned
-from casehub.plain import TAG
 from casehub.state import CaseState
 from casehub.structure import Structure
 from casehub.values import ABSENT, Absent, Plain, plain, same
@@ -109,12 +108,10 @@ def equal(state: CaseState, structure: Structure, name: str, value: Plain, confi
 
 
 def unchanged(state: CaseState, structure: Structure, fact: Fact, value: Plain) -> bool:
-    """Whether what is to be stored is there already. A serializer may store one value in several ways."""
+    """Whether what is to be stored is there already. One value may be stored in several ways: encrypted, or as a set."""
     if not fact.visible:
         return False
     if same(fact.value, value):
         return True
-    stored = fact.value
-    if type(value) is not dict or TAG not in value or isinstance(stored, Absent):
-        return False
-    return structure.types[fact.name].alike(stored, value, state)
+    kind, stored = structure.types.get(fact.name), fact.value
+    return kind is not None and not isinstance(stored, Absent) and kind.alike(stored, value, state)

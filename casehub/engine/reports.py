@@ -58,6 +58,6 @@ def _written(
         }
     except FactError as error:
         raise InputRefusedError(
-            f"worker {worker.name!r} is reported to have returned {value!r:.100}: {error}"
+            f"worker {worker.name!r} is reported to have returned what it cannot: {error}"
         ) from error
     return facts, tuple(name for name, item in result.items.items() if item is ABSENT), result.sure

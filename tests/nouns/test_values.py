@@ -19,6 +19,7 @@ from pydantic import BaseModel, Field
 from typing_extensions import TypedDict  # pydantic asks for this one before Python 3.12
 
 from casehub.errors import FactError, LimitError
+from casehub.plain import brief
 from casehub.values import (
     ABSENT,
     MAX_DEPTH,
@@ -27,6 +28,7 @@ from casehub.values import (
     copy,
     is_builtin,
     plain,
+    same,
     snake_case,
     type_name,
     without_none,
@@ -216,6 +218,35 @@ def test_every_json_value_is_stored_and_read_back_equal(value: Any) -> None:
     form = kind.normalise(value, "v")
     assert form == value
     assert kind.restore(form, "v") == value
+
+
+def test_keys_and_sets_have_no_order_and_numbers_have_a_type() -> None:
+    assert same({"a": 1, "b": [{"x": 1, "y": 2}]}, {"b": [{"y": 2, "x": 1}], "a": 1})
+    for one, other in ((1, 1.0), (1, True), ([1], [1.0]), ({"a": {"b": 0}}, {"a": {"b": False}}), ([1, 2], [2, 1])):
+        assert not same(one, other)
+    for annotation in (set[str], dict[str, frozenset[str]], Annotated[set[str], "x"]):
+        kind = FactType(annotation)
+        pair = [["a", "b"], ["b", "a"]] if "dict" not in str(annotation) else [{"k": ["a", "b"]}, {"k": ["b", "a"]}]
+        assert kind.alike(*pair)
+        assert not kind.alike(pair[0], ["a"])
+    assert not FactType(list[str]).alike(["a", "b"], ["b", "a"])
+    assert not FactType().alike(["a", "b"], ["b", "a"])
+
+
+@pytest.mark.parametrize(
+    "value", [10**5000, ["x" * 10**7], [0] * 10**7, object(), {10**5000: 1}], ids=lambda v: type(v).__name__
+)
+def test_a_value_in_a_message_is_short_whatever_it_is(value: Any) -> None:
+    class Broken:
+        def __repr__(self) -> str:
+            raise RuntimeError("no")
+
+    assert "Broken" in brief(Broken())
+    assert len(brief(value)) <= 60
+    for kind in (FactType(str), FactType(list[str]), FactType(Person)):
+        with pytest.raises((FactError, LimitError), match=r"^v: ") as caught:
+            kind.normalise(value, "v")
+        assert len(str(caught.value)) < 300
 
 
 @given(JSON)
