@@ -206,7 +206,6 @@ class Residents:
         if reason := why_parked(state, structure):
             self.parked[case] = reason
             raise InputRefusedError(f"case {case!r} is parked: {reason}")
-        self.parked.pop(case, None)
         self._pumps[case] = pump
         if not state.status.ended:
             if state.structure != structure.hash:

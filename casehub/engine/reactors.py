@@ -45,7 +45,10 @@ Reactor = Callable[[CaseState, Structure, Any], Iterable[Event]]
 
 def at_start(state: CaseState, structure: Structure) -> Iterator[Event]:
     """Once the facts that a case starts with are there, or those it has meet another structure: milestones without an
-    entry criterion are awaited, and conditions that hold already are tested, as if everything had changed."""
+    entry criterion are awaited, and conditions that hold already are tested, as if everything had changed. A case that
+    compensates tests nothing any more."""
+    if state.compensations.ending is not None:
+        return
     for milestone in structure.milestones.values():
         if milestone.entry is None and state.milestone(milestone.name).status is MilestoneStatus.PENDING:
             yield from _activate(state, milestone)

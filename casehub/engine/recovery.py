@@ -14,7 +14,6 @@ import structlog
 
 from casehub.engine.live import LiveCase
 from casehub.engine.runtime import Runtime, Ticket
-from casehub.engine.staging import stage_events
 from casehub.envelope import CaseId, Envelope, Event
 from casehub.errors import CaseHubError, FactError, InputRefusedError, LimitError, StoreError, StoreUnavailableError
 from casehub.folding import apply
@@ -91,9 +90,7 @@ async def moved(live: LiveCase, runtime: Runtime, structure: Structure, loop: Lo
         raise InputRefusedError(f"case {live.state.id!r} is {live.state.status}; it has no use for another version")
     if lacks := lacking(live.state, structure):
         raise InputRefusedError(unfit(lacks))
-    again = await reload(live, runtime, (), structure, loop)
-    again.deliberations.stage_events = stage_events(structure, loop)
-    return again
+    return await reload(live, runtime, (), structure, loop)
 
 
 async def reload(
@@ -120,9 +117,10 @@ async def reload(
     state = live.state
     again = restore(state.id, events, structure or live.structure, loop or live.loop, live.log, runtime.chance)
     again.state.definition, again.state.tenant = state.definition, state.tenant
-    again.deliberations = live.deliberations
-    again.deliberations.base = None
-    again.deliberations.under_way = again.state.deliberation if again.state.deliberating else None
+    if structure is None:  # else what was asked was about another version
+        again.deliberations = live.deliberations
+        again.deliberations.base = None
+        again.deliberations.under_way = again.state.deliberation if again.state.deliberating else None
     return again
 
 

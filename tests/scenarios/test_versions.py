@@ -6,7 +6,8 @@ Each `async with CaseHub(...)` is a process of its own: it ends, and the next on
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,8 +19,10 @@ from casehub import (
     Binding,
     Case,
     CaseDefinition,
+    CaseFaultedError,
     CaseHub,
     CaseStarted,
+    CaseStatus,
     CaseView,
     DefinitionAdopted,
     DeliberationCancelled,
@@ -29,16 +32,25 @@ from casehub import (
     HumanTask,
     InputRefusedError,
     MilestoneReached,
+    Retry,
     SettingsError,
     SubCaseStarted,
     WorkerExecutionCompleted,
     WorkerExecutionStarted,
     present,
 )
+from casehub.goals import as_expression
 from casehub.testing import CaseTestKit
 from tests.staging import eventually
 
 E = TypeVar("E", bound=Event)
+
+
+@dataclass
+class Rates:
+    """A resource."""
+
+    rate: float
 
 
 def claim_1() -> CaseDefinition:
@@ -139,18 +151,22 @@ async def test_an_open_case_goes_on_with_its_version_beside_new_ones_of_the_next
         assert not await logged(hub, DefinitionAdopted)
 
 
-async def test_it_does_so_over_two_restarts_and_adopts_the_current_one_when_its_own_is_gone(url: str) -> None:
-    async with CaseHub(claim_1(), store=url) as hub:
+@pytest.mark.parametrize("snapshots", [False, True])
+async def test_it_does_so_over_two_restarts_and_adopts_the_current_one_when_its_own_is_gone(
+    url: str, *, snapshots: bool
+) -> None:
+    where = url if snapshots else None
+    async with CaseHub(claim_1(), store=url, snapshots=where) as hub:
         for case in ("a", "b"):
             await hub.start("claim", case_id=case, document="a roof")
         one = hub.structures["claim"].hash
     for _ in range(2):
-        async with CaseHub(claim_2(), kept=[claim_1()], store=url) as hub:
+        async with CaseHub(claim_2(), kept=[claim_1()], store=url, snapshots=where) as hub:
             assert {await version(hub, "a"), await version(hub, "b")} == {one}
-    async with CaseHub(claim_2(), kept=[claim_1()], store=url) as hub:
+    async with CaseHub(claim_2(), kept=[claim_1()], store=url, snapshots=where) as hub:
         await answer(hub, "a", 7)
         assert (await hub.case("a").completed())["letter"] == "we pay 7"
-    async with CaseHub(claim_2(), store=url) as hub:
+    async with CaseHub(claim_2(), store=url, snapshots=where) as hub:
         await answer(hub, "b", 7)
         assert (await hub.case("b").completed())["letter"] == "we pay 7 of 100"
         assert await version(hub, "b") == hub.structures["claim"].hash != one
@@ -201,7 +217,7 @@ async def test_an_item_more_leaves_the_result_that_is_awaited_with_the_item_that
         go_on.set()
         found = await hub.case("c").completed()
         assert found["amount"] == 7
-        done = {each.activation: each.binding for each in await logged(hub, WorkerExecutionCompleted)}
+        done = {str(each.activation): each.binding for each in await logged(hub, WorkerExecutionCompleted)}
         assert done["c/assess/1"] == "assess"
 
 
@@ -273,9 +289,24 @@ async def test_what_is_in_flight_and_has_no_place_keeps_a_case_with_its_own_vers
             assert refused.refused == (
                 "that version lacks assess, which is in flight; until that is over the case goes on with its own"
             )
+        with pytest.raises(InputRefusedError, match="that version lacks assess"):  # it may begin while others are moved
+            await hub.move(case.id, hub.structures["claim"])
         await answer(hub, case, 7)
         assert (await case.completed())["letter"] == "we pay 7"
+        with pytest.raises(InputRefusedError, match="is COMPLETED; it has no use for another version"):
+            await hub.move(case.id, hub.structures["claim"])
         assert not hub.parked
+
+
+async def test_a_case_that_the_next_version_completes_at_once_is_moved_all_the_same(url: str) -> None:
+    async with CaseHub(claim_1(), store=url) as hub:
+        await hub.start("claim", case_id="c", document="a roof")
+    done = claim_1()
+    done.goal("known", present("document"))
+    done.completion = as_expression("known")
+    async with CaseHub(done, store=url, resume=False) as hub:
+        assert [each.refused for each in await hub.migrate("claim")] == [""]
+        assert await hub.case("c").status() is CaseStatus.COMPLETED
 
 
 async def test_the_stages_of_the_next_version_begin_in_the_turn_of_the_migration_and_a_decision_is_taken_anew() -> None:
@@ -300,6 +331,40 @@ async def test_the_stages_of_the_next_version_begin_in_the_turn_of_the_migration
         (adopted,) = await case.log.query(DefinitionAdopted)
         follows = [*await case.log.query(StageActivated), *await case.log.query(DeliberationCancelled)]
         assert [event.envelope.turn for event in follows] == [adopted.envelope.turn] * 2
+
+
+async def test_the_stages_of_the_next_version_are_a_reason_to_ask_the_strategy_again() -> None:
+    asked = 0
+
+    class Reluctant(EverythingEligible):
+        async def select(self, plan: CasePlanModel, case: CaseView, eligible: Sequence[Binding]) -> Sequence[Binding]:
+            nonlocal asked
+            asked += 1
+            return []
+
+    def release() -> CaseDefinition:
+        d = CaseDefinition("claim", goal="letter", signals={"go": bool})
+
+        @d.worker(writes="letter")
+        async def write(document: str) -> str:
+            return document
+
+        return d
+
+    old, new = release(), release()
+    new.milestone("gone", present("gone"))
+    new.external["gone"] = bool
+    new.stage("going", "gone", entry=present("go"))
+    async with CaseTestKit(new, kept=[old], loop=PlanningStrategyLoopControl(Reluctant())) as kit:
+        case = await kit.start(old, document="a roof")
+        await kit.settle()
+        await kit.hub.migrate("claim")
+        await kit.settle()
+        before = asked
+        await case.signal(go=True)
+        await kit.settle()
+        assert kit.events(case, StageActivated)
+        assert asked == before + 1
 
 
 async def test_past_decisions_are_put_to_another_strategy_with_the_version_that_they_were_about() -> None:
@@ -372,7 +437,7 @@ async def test_a_sub_case_is_of_the_version_that_its_parent_names_and_keeps_it(u
         await hub.case("waits").signal(go=True)
         new = await hub.start("loan", case_id="new", site="the mill")
         await new.signal(go=True)
-        started = {each.case: each for each in await logged(hub, SubCaseStarted)}
+        started = {str(each.case): each for each in await logged(hub, SubCaseStarted)}
         two = hub.structures["visit"].hash
         assert {case: each.child_structure for case, each in started.items()} == {
             "begun": one[1], "waits": one[1], "new": two,
@@ -433,9 +498,103 @@ async def test_a_release_after_the_other_can_be_played_in_a_test() -> None:
         old = await kit.start("claim", document="a roof")
         await kit.settle()
         await kit.restart(claim_2(), kept=[claim_1()])
+        third = await kit.start(kit.hub.registry.others[0].definition, document="a boat")
+        await kit.advance("3d")
+        await kit.hub.move(third.id, kit.hub.structures["claim"])
+        assert [each.at for each in kit.events(third, DefinitionAdopted)] == [kit.clock.now()]
         new = await kit.start("claim", document="a car")
         for case in (old, new):
             await answer(kit.hub, case, 7)
         assert [(await case.completed())["letter"] for case in (old, new)] == ["we pay 7", "we pay 7 of 100"]
         await kit.restart()
         assert len(kit.hub.registry.versions) == 2
+
+
+async def test_workers_get_the_resources_of_the_version_that_their_case_has() -> None:
+    def release(rate: float, gives: str) -> CaseDefinition:
+        d = CaseDefinition("claim", goal=gives)
+
+        @d.resource
+        async def rates() -> AsyncIterator[Rates]:
+            yield Rates(rate)
+
+        @d.worker(name=gives, writes=gives)
+        async def assess(document: str, rates: Rates) -> float:
+            return rates.rate
+
+        return d
+
+    old, new = release(1.5, "before"), release(2.5, "now")
+    async with CaseHub(new, kept=[old]) as hub:
+        assert (await (await hub.start(old, document="x")).completed())["before"] == 1.5
+        assert (await (await hub.start(new, document="x")).completed())["now"] == 2.5
+
+
+async def test_a_worker_that_only_a_kept_version_has_is_suspended_too() -> None:
+    old, new = claim_1(), claim_3()
+    async with CaseHub(new, kept=[old]) as hub:
+        case = await hub.start(old, document="a roof")
+        await hub.brake.pull(worker="write")
+        await answer(hub, case, 7)
+        await case.quiescent()
+        assert "write" in (await case.state()).quarantined
+        assert await hub.brake.release(worker="write") == 1
+        assert (await case.completed())["letter"] == "we pay 7"
+
+
+async def test_a_case_of_a_kept_version_is_stepped_with_its_own_stages() -> None:
+    def release(stage: str) -> CaseDefinition:
+        d = claim_3()
+        d.stage(stage, "answer", entry=present("document"))
+        return d
+
+    loop = PlanningStrategyLoopControl(EverythingEligible())
+    async with CaseTestKit(release("early"), loop=loop) as kit:
+        case = await kit.start("claim", document="a roof", step=True)
+        await kit.settle()
+        await kit.restart(release("late"), kept=[release("early")])
+        assert (await kit.step(case)).fired == ("answer",)
+        plan = await case.plan()
+        assert plan is not None
+        assert list(plan.stages) == ["early"]
+
+
+async def test_what_is_in_a_stage_that_the_next_version_lacks_goes_on_outside_of_it() -> None:
+    old, new = claim_1(), claim_2()
+    old.stage("assessing", "assess", entry=present("document"))
+    async with CaseHub(new, kept=[old], loop=PlanningStrategyLoopControl(EverythingEligible())) as hub:
+        case = await hub.start(old, document="a roof")
+        await case.quiescent()
+        assert [each.refused for each in await hub.migrate("claim")] == [""]
+        await answer(hub, case, 7)
+        assert (await case.completed())["letter"] == "we pay 7 of 100"
+
+
+async def test_a_case_that_undoes_what_it_did_tests_nothing_of_the_next_version() -> None:
+    def release(*, more: bool) -> CaseDefinition:
+        d = CaseDefinition("claim", goal="letter")
+
+        @d.worker(writes="booking")
+        async def book(document: str) -> str:
+            return "b1"
+
+        @d.human_task(compensates="book")
+        def unbook(booking: str) -> HumanTask[bool]:
+            return HumanTask(f"Is {booking} called off?", bool)
+
+        @d.worker(writes="letter", retry=Retry(1), on_exhausted="fault_case")
+        async def write(booking: str) -> str:
+            raise ValueError("no paper")
+
+        if more:
+            d.milestone("booked", present("booking"))
+        return d
+
+    async with CaseHub(release(more=True), kept=[old := release(more=False)]) as hub:
+        case = await hub.start(old, document="a roof")
+        await case.quiescent()
+        assert [each.refused for each in await hub.migrate("claim")] == [""]
+        assert not await logged(hub, MilestoneReached)
+        await answer(hub, case, True)
+        with pytest.raises(CaseFaultedError, match="no paper"):
+            await case.completed()
