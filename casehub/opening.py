@@ -136,12 +136,12 @@ async def opened(parts: Composition, subscribers: list[Subscriber[Any]]) -> Open
 
         def published(turns: Sequence[Turn]) -> None:
             bus.publish(turns)
-            snapshots.note(turns)
+            snapshots.checkpoints.note(turns)
 
         await store.open(bus.publish if parts.snapshots is None else published)
         opening.push_async_callback(store.close)
-        opening.push_async_callback(snapshots.close)
-        await snapshots.open()
+        opening.push_async_callback(snapshots.checkpoints.close)
+        await snapshots.checkpoints.open()
         bus.position = await store.log.position()
         brake, ward = await found_in(store, tenant, parts.clock.now(), registry)
         resources = await open_resources(registry, parts.replaced, opening)
@@ -179,7 +179,7 @@ async def opened(parts: Composition, subscribers: list[Subscriber[Any]]) -> Open
         runtime.watchdog.start()
         opening.callback(runtime.watchdog.stop)
         group.start_soon(wheel.run, residents.timer_due)
-        group.start_soon(snapshots.run)
+        group.start_soon(snapshots.checkpoints.run)
         for subscriber in subscribers:
             group.start_soon(subscriber.run, bus, store, tenant)
         keeper = None

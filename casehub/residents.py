@@ -75,7 +75,7 @@ class Residents:
     ) -> None:
         self.parked: dict[CaseId, str] = {}
         self.snapshots = snapshots
-        snapshots.pump_of = lambda case: self._pumps.get(case)  # noqa: PLW0108 - the table may be another one
+        snapshots.checkpoints.pump_of = lambda case: self._pumps.get(case)  # noqa: PLW0108 - the table may be another one
         self._runtime = runtime
         self._registry = registry
         self._loops = loops

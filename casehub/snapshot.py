@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Final, Literal, Protocol
+from typing import Final, Literal, Protocol, runtime_checkable
 
 from casehub.envelope import CaseId
 from casehub.errors import SettingsError, SnapshotConflictError, SnapshotError
@@ -117,4 +117,17 @@ class SnapshotStore(Protocol):
 
     async def delete(self, case: CaseId, tenant: str = "default") -> None:
         """Forget a case; nothing happens where it is unknown. A save that expects a version does not bring it back."""
+        ...
+
+
+Written = Snapshot | SnapshotError
+"""What came of a save: what is there now, or why it is not."""
+
+
+@runtime_checkable
+class SavesTogether(Protocol):
+    """A store of snapshots that saves several of different cases at little more than the cost of one."""
+
+    async def save_all(self, given: Sequence[tuple[Snapshot, int | None]]) -> Sequence[Written]:
+        """As `save` of each with the version that it expects; what came of each, in their order."""
         ...

@@ -86,6 +86,7 @@ LAYERS = {
         "casehub.brakes",
         "casehub.case",
         "casehub.case_stage",
+        "casehub.checkpoints",
         "casehub.control",
         "casehub.control_cases",
         "casehub.control_server",

@@ -32,10 +32,11 @@ _Job = tuple[Callable[[Any], Any], "asyncio.Future[Any]"]
 
 
 class Readers(Generic[S]):
-    """Threads start with the first question. `reader`: makes the reader of one."""
+    """Threads start with the first question, `threads` of them. `reader`: makes the reader of one."""
 
-    def __init__(self, name: str, reader: Callable[[], Reader[S]]) -> None:
+    def __init__(self, name: str, reader: Callable[[], Reader[S]], threads: int = THREADS) -> None:
         self._name = name
+        self._number = threads
         self._reader = reader
         self._loop = asyncio.get_running_loop()
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
@@ -44,7 +45,7 @@ class Readers(Generic[S]):
     async def ask(self, question: Callable[[S], T]) -> T:
         """What the question returns or raises, called in a thread, all of it on one snapshot of the database."""
         if not self._threads:
-            self._threads = [LoopThread(f"{self._name}-{n}", self._serve) for n in range(THREADS)]
+            self._threads = [LoopThread(f"{self._name}-{n}", self._serve) for n in range(self._number)]
         answer: asyncio.Future[T] = self._loop.create_future()
         self._jobs.put((question, answer))
         return await answer

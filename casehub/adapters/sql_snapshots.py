@@ -1,7 +1,7 @@
 """Snapshots in a database that speaks SQL: the table `snapshots` of the store's schema, whatever the database is.
 
 Each verb is one statement, so that nothing has to be locked: an insert that finds a row does nothing, an update names
-the version and the parent that it replaces. They are made in a thread of their own, not in the one that writes turns: a
+the version and the parent that it replaces. Several saves are one transaction. They are made in a thread of their own, not in the one that writes turns: a
 snapshot holds up no commit.
 """
 
@@ -10,18 +10,18 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, Final, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 
 from anyio import to_thread
 from pydantic_core import from_json, to_json
 
 from casehub.adapters.group import Connection, Rows
-from casehub.adapters.readers import Reader, Readers
+from casehub.adapters.readers import THREADS, Reader, Readers
 from casehub.adapters.written import from_micros, to_micros
 from casehub.errors import SnapshotConflictError, SnapshotError, StoreError
 from casehub.events import CaseId
 from casehub.lifecycle import CaseStatus
-from casehub.snapshot import Snapshot, check_parent
+from casehub.snapshot import Snapshot, Written, check_parent
 
 _COLUMNS: Final = (
     "tenant, case_id, parent, definition, status, version, position, content_type, payload, created_at, updated_at, "
@@ -46,11 +46,15 @@ T = TypeVar("T")
 
 
 class SnapshotTable:
-    """The table through one connection, in autocommit mode. `schema`: where it lies, with its dot; empty where that is plain."""
+    """The table through one connection, in autocommit mode.
 
-    def __init__(self, connection: Connection, schema: str = "") -> None:
+    `schema`: where it lies, with its dot; empty where that is plain. `begin`: what begins a transaction that writes.
+    """
+
+    def __init__(self, connection: Connection, schema: str = "", begin: str = "BEGIN") -> None:
         self.connection = connection
         self._schema = schema
+        self._begin = begin
 
     def save(self, snapshot: Snapshot, expected: int | None) -> Snapshot:
         at, parent = to_micros(snapshot.updated_at), snapshot.parent or ""
@@ -70,6 +74,23 @@ class SnapshotTable:
         if last is not None and found == expected:
             check_parent(snapshot, last.parent)
         raise SnapshotConflictError(snapshot.id, expected, found)
+
+    def save_all(self, given: Sequence[tuple[Snapshot, int | None]]) -> Sequence[Written]:
+        """In one transaction; none of them fails another."""
+        self.connection.execute(self._begin)
+        try:
+            written = [self._tried(snapshot, expected) for snapshot, expected in given]
+        except BaseException:
+            self.connection.execute("ROLLBACK")
+            raise
+        self.connection.execute("COMMIT")
+        return written
+
+    def _tried(self, snapshot: Snapshot, expected: int | None) -> Written:
+        try:
+            return self.save(snapshot, expected)
+        except SnapshotError as error:
+            return error
 
     def latest(self, case: CaseId, tenant: str) -> Snapshot | None:
         rows = self._ask(_LATEST, tenant, case)
@@ -111,7 +132,9 @@ def _read(row: Any) -> Snapshot:
 
 
 class SqlSnapshots(ABC):
-    """Implements `SnapshotStore` over the table, asked in threads that `open` starts. `name`: the database in errors."""
+    """Implements `SnapshotStore` and `SavesTogether` over the table, asked in `threads` of its own. `name`: the database in errors."""
+
+    threads: ClassVar[int] = THREADS
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -133,7 +156,7 @@ class SqlSnapshots(ABC):
         except BaseException:
             await self.close()
             raise
-        self._readers = Readers("casehub-snapshots", self.reader)
+        self._readers = Readers("casehub-snapshots", self.reader, self.threads)
 
     async def close(self) -> None:
         readers, self._readers = self._readers, None
@@ -142,6 +165,9 @@ class SqlSnapshots(ABC):
 
     async def save(self, snapshot: Snapshot, expected: int | None = None) -> Snapshot:
         return await self._ask(lambda table: table.save(snapshot, expected))
+
+    async def save_all(self, given: Sequence[tuple[Snapshot, int | None]]) -> Sequence[Written]:
+        return await self._ask(lambda table: table.save_all(given))
 
     async def latest(self, case: CaseId, tenant: str = "default") -> Snapshot | None:
         return await self._ask(lambda table: table.latest(case, tenant))

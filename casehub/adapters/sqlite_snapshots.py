@@ -27,6 +27,8 @@ T = TypeVar("T")
 class SQLiteSnapshots(SqlSnapshots):
     """Implements `SnapshotStore`. Without a log in the file this process owns it; else it goes along with the log's owner."""
 
+    threads = 1  # of several that write, all but one wait
+
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
         if self.path.name in ("", ":memory:"):
@@ -87,7 +89,7 @@ class _Reader(Reader[SnapshotTable]):
         try:
             if self._connection is None:
                 self._connection = _connect(self._path, alone=self._alone)
-            return question(SnapshotTable(self._connection))
+            return question(SnapshotTable(self._connection, begin="BEGIN IMMEDIATE"))
         except (sqlite3.OperationalError, OSError) as error:
             self.close()
             raise StoreUnavailableError(f"{self._path}: {error}; see that the disk works and has room") from error

@@ -101,8 +101,8 @@ async def _run(session: Session, retention: Retention) -> Mapping[str, Any]:
         opening.push_async_callback(store.close)
         kept = snapshots_of(settings.snapshots) if settings.snapshots else None
         snapshots = Snapshots(kept, "lifecycle", store.log, clock, settings.tenant)
-        await snapshots.open()
-        opening.push_async_callback(snapshots.close)
+        await snapshots.checkpoints.open()
+        opening.push_async_callback(snapshots.checkpoints.close)
         keeper = Keeper(retiring(store), clock, retention, settings.tenant, forget=snapshots.retire)
         with progress(f"retiring cases in {session.named}"):
             return asdict(await keeper.run())

@@ -108,6 +108,10 @@ class Pump:
         (seen,) = await self._visit(self.waiters.until(lambda live: (look(live),)))
         return seen
 
+    def glance(self, look: Callable[[LiveCase], T]) -> T | None:
+        """Look at the case as last committed; None while there is more of it in memory than that."""
+        return None if self._uncommitted else look(self.live)
+
     async def until(self, test: Callable[[LiveCase], T | None]) -> T:
         """Wait until `test` of the committed case gives something; what it raises comes through."""
         if not self._uncommitted and (answer := test(self.live)) is not None:

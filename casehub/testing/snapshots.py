@@ -25,7 +25,7 @@ import pytest
 from casehub.errors import SnapshotConflictError, SnapshotError
 from casehub.events import CaseId
 from casehub.lifecycle import CaseStatus
-from casehub.snapshot import Snapshot
+from casehub.snapshot import SavesTogether, Snapshot
 from casehub.spi import SnapshotStore
 from casehub.testing.stores import ODD_TEXT
 
@@ -127,6 +127,31 @@ class SnapshotContract:
                 assert await snapshots.latest(CaseId("c1")) == won
             with pytest.raises(SnapshotConflictError):
                 await snapshots.save(snapshot_of("c1"), 1)
+
+    async def test_several_are_saved_together_as_each_would_be(self, snapshots: SnapshotStore) -> None:
+        if not isinstance(snapshots, SavesTogether):
+            return
+        async with in_use(snapshots):
+            await snapshots.save(snapshot_of("there"))
+            await snapshots.save(snapshot_of("p/b/1", parent=CaseId("p")))
+            given: list[tuple[Snapshot, int | None]] = [
+                (snapshot_of("there", payload=b"next"), 1),
+                (snapshot_of("new", metadata={"a": "b"}), None),
+                (snapshot_of("stale"), 4),
+                (snapshot_of("p/b/1"), 1),
+                (snapshot_of("p/b/2", parent=CaseId("p")), None),
+            ]
+            one, two, stale, dropped, child = await snapshots.save_all(given)
+            assert one == replace(given[0][0], version=2, created_at=AT)
+            assert two == replace(given[1][0], version=1, created_at=AT)
+            assert isinstance(stale, SnapshotConflictError)
+            assert (stale.case, stale.expected, stale.found) == ("stale", 4, None)
+            assert isinstance(dropped, SnapshotError)
+            assert "its parent is 'p'" in str(dropped)
+            assert await snapshots.latest(CaseId("there")) == one
+            assert await snapshots.latest(CaseId("new")) == two
+            assert [each.id for each in await snapshots.children(CaseId("p"))] == ["p/b/1", "p/b/2"]
+            assert isinstance(child, Snapshot)
 
     async def test_metadata_may_be_called_as_what_is_beside_it(self, snapshots: SnapshotStore) -> None:
         names = ("id", "version", "parent", "status", "payload", "tenant", "created_at", "metadata", ODD_TEXT)

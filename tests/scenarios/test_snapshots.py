@@ -494,7 +494,7 @@ async def test_a_store_that_is_slow_holds_up_no_case_and_no_turn(place: Place) -
 async def test_more_than_can_be_written_are_dropped_and_loaded_from_their_logs(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("casehub.snapshots.WAITING_FOR_THEM", 2)
+    monkeypatch.setattr("casehub.checkpoints.WAITING_FOR_THEM", 2)
     seen = Saving(place)
     seen.free.clear()
     async with place.hub() as hub:
@@ -534,7 +534,7 @@ async def test_a_hub_opens_and_works_while_its_store_of_snapshots_is_away_and_us
             if self.away:
                 raise StoreUnavailableError("it is away")
 
-    monkeypatch.setattr("casehub.snapshots.AGAIN", 0.0)
+    monkeypatch.setattr("casehub.checkpoints.AGAIN", 0.0)
     place.snapshots = Away()
     async with place.hub() as hub:
         await waiting(hub)
@@ -605,7 +605,7 @@ async def test_rows_42_and_43_a_snapshot_that_cannot_be_trusted_is_refused_and_i
     async with place.hub() as hub:
         assert (await hub.case("good").context())["name"] == "Grace"
         assert await hub.case("c1").state() == state
-        assert (hub.snapshots.used, hub.snapshots.refusals) == (1, 1)
+        assert (hub.snapshots.used, hub.snapshots.counts["refused"]) == (1, 1)
         assert reason in hub.snapshots.refused["c1"]
         assert hub.parked == {}
         assert (await answered(hub))["letter"] == "Ada: welcome"

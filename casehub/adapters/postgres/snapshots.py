@@ -84,6 +84,7 @@ class _Reader(Reader[SnapshotTable]):
         try:
             if self._connection is None:
                 self._connection = Connection(self._place)
+                self._connection.run("SET synchronous_commit TO off")  # what a crash takes away is folded again
             return question(SnapshotTable(self._connection))
         except (*LOST, psycopg.Error) as error:
             self.close()
@@ -105,7 +106,7 @@ class _Borrower(Reader[SnapshotTable]):
     def answer(self, question: Callable[[SnapshotTable], T]) -> T:
         try:
             with self._pool.connection() as connection:
-                return question(SnapshotTable(_Borrowed(connection), f"{self._place.schema}."))
+                return question(SnapshotTable(_Borrowed(connection), f"{self._place.schema}.", "SELECT 1"))
         except (*LOST, psycopg.Error) as error:
             raise _explained(self._place, error) from error
 
@@ -114,7 +115,7 @@ class _Borrower(Reader[SnapshotTable]):
 
 
 class _Borrowed:
-    """A connection of psycopg that takes statements with `?`."""
+    """A connection of psycopg that takes statements with `?`. Its transaction is begun by itself, and ended by its pool."""
 
     def __init__(self, connection: psycopg.Connection[Any]) -> None:
         self._connection = connection

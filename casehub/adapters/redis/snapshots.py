@@ -21,7 +21,7 @@ from casehub.adapters.written import from_micros, to_micros
 from casehub.errors import SettingsError, SnapshotConflictError, SnapshotError, StoreError, StoreUnavailableError
 from casehub.events import CaseId
 from casehub.lifecycle import CaseStatus
-from casehub.snapshot import Snapshot, check_parent
+from casehub.snapshot import Snapshot, Written, check_parent
 
 PREFIX: Final = "casehub"
 PATIENCE: Final = 2.0
@@ -47,7 +47,7 @@ redis.call('DEL', KEYS[1])
 
 
 class RedisSnapshots:
-    """Implements `SnapshotStore`.
+    """Implements `SnapshotStore` and `SavesTogether`.
 
     `where`: a URL as redis-py takes it (`redis://host:6379/0`, `rediss://`, `unix://`), with `?prefix=` for keys that do not
     begin with `casehub`; or an application's own client (`redis.asyncio.Redis`), which stays its own, and open.
@@ -99,8 +99,28 @@ class RedisSnapshots:
                 await client.aclose()
 
     async def save(self, snapshot: Snapshot, expected: int | None = None) -> Snapshot:
-        tenant, parent = snapshot.tenant, snapshot.parent or ""
-        at = str(to_micros(snapshot.updated_at))
+        keys, values = self._given(snapshot, expected)
+        return _told(snapshot, expected, await self._run(_SAVE, keys, *values))
+
+    async def save_all(self, given: Sequence[tuple[Snapshot, int | None]]) -> Sequence[Written]:
+        """All of them on one way to the server and back."""
+        pipe = self._redis.pipeline(transaction=False)
+        script = self._redis.register_script(_SAVE)
+        for snapshot, expected in given:
+            keys, values = self._given(snapshot, expected)
+            await script(keys, values, client=pipe)
+        answers = await self._asked(pipe.execute())
+        written: list[Written] = []
+        for (snapshot, expected), answer in zip(given, answers, strict=True):
+            try:
+                written.append(_told(snapshot, expected, answer))
+            except SnapshotError as error:
+                written.append(error)
+        return written
+
+    def _given(self, snapshot: Snapshot, expected: int | None) -> tuple[Sequence[str], Sequence[Any]]:
+        """The keys and values that the script takes."""
+        tenant, parent, at = snapshot.tenant, snapshot.parent or "", str(to_micros(snapshot.updated_at))
         fields = {
             "id": snapshot.id,
             "definition": snapshot.definition,
@@ -112,15 +132,8 @@ class RedisSnapshots:
             "metadata": to_json(dict(snapshot.metadata)),
         }
         keys = (self._key(tenant, "snapshot", snapshot.id), self._key(tenant, "children", parent))
-        given = ("" if expected is None else str(expected), parent, at, snapshot.id)
         pairs = [part for pair in fields.items() for part in pair]
-        written, version, other = await self._run(_SAVE, keys, *given, *pairs)
-        if written:
-            return replace(snapshot, version=int(version), created_at=from_micros(int(other)))
-        found = int(version) if version else None
-        if found is not None and found == expected:
-            check_parent(snapshot, CaseId(other.decode()) if other else None)
-        raise SnapshotConflictError(snapshot.id, expected, found)
+        return keys, ("" if expected is None else str(expected), parent, at, snapshot.id, *pairs)
 
     async def latest(self, case: CaseId, tenant: str = "default") -> Snapshot | None:
         return _read(case, tenant, await self._fields(case, tenant))
@@ -162,6 +175,17 @@ class RedisSnapshots:
             raise StoreUnavailableError(
                 f"snapshots in {self.name}: {said}; see that the server runs and has room"
             ) from error
+
+
+def _told(snapshot: Snapshot, expected: int | None, answer: Any) -> Snapshot:
+    """What the script has written. Raises what `save` does where it has not."""
+    written, version, other = answer
+    if written:
+        return replace(snapshot, version=int(version), created_at=from_micros(int(other)))
+    found = int(version) if version else None
+    if found is not None and found == expected:
+        check_parent(snapshot, CaseId(other.decode()) if other else None)
+    raise SnapshotConflictError(snapshot.id, expected, found)
 
 
 def _read(case: CaseId, tenant: str, fields: dict[bytes, bytes]) -> Snapshot | None:
