@@ -18,7 +18,8 @@ from casehub.lifecycle import CaseStatus
 from casehub.plain import Plain
 from casehub.plan import PlanView
 from casehub.query import CaseSummary, EventLog
-from casehub.snapshot import SnapshotStore as SnapshotStore  # noqa: PLC0414 - a contract, beside what it keeps
+from casehub.snapshot import SavesTogether as SavesTogether  # noqa: PLC0414 - contracts, beside what is kept
+from casehub.snapshot import SnapshotStore as SnapshotStore  # noqa: PLC0414
 from casehub.state import CaseState
 from casehub.structure import Structure
 from casehub.task_events import TaskId

@@ -98,7 +98,7 @@ class Watchdog:
                     worker=found.worker,
                     case=found.case,
                     at=found.at,
-                    stack=found.stack,
+                    frames=found.stack,  # not `stack`, which structlog takes for a text that it prints
                     remedy="make the worker a plain def, which runs in a thread, or await what it waits for",
                 )
 

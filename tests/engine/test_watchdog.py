@@ -29,6 +29,8 @@ async def test_code_that_blocks_the_loop_is_named() -> None:
     (line,) = [each for each in said if each["event"] == "loop.blocked"]
     assert "hold_the_loop_up" in line["at"]
     assert line["seconds"] >= 0.3
+    assert any("hold_the_loop_up" in frame for frame in line["frames"])
+    structlog.dev.ConsoleRenderer(colors=False)(None, "error", dict(line))  # whatever prints it can
 
 
 async def test_a_loop_that_goes_round_is_left_in_peace() -> None:

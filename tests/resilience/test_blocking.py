@@ -67,9 +67,9 @@ async def test_an_async_worker_that_blocks_is_named_with_its_case_and_its_stack_
     (line,) = [each for each in said if each["event"] == "loop.blocked"]
     assert (line["worker"], line["case"]) == ("greedy", "bad-case")
     assert "busy" in line["at"]
-    assert any("greedy" in frame for frame in line["stack"])
+    assert any("greedy" in frame for frame in line["frames"])
     assert line["seconds"] < 1 or blocked_for[0] > 1  # within a second, unless the machine was slow
-    assert line["stack"][-1] == line["at"]
+    assert line["frames"][-1] == line["at"]
 
 
 async def test_code_of_nobodys_that_blocks_is_named_by_its_place_and_said_again_while_it_lasts() -> None:
