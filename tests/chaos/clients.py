@@ -16,23 +16,24 @@ from casehub.tasks import Task
 from tests.chaos import load
 from tests.chaos.records import Deed, Journal, Verb
 
-CLIENTS: Final = 8
+CLIENTS: Final = 12
 """Of these there are so many at once."""
 CROWD: Final = 60
 """Open cases above which no further ones are started."""
 OPEN: Final = (CaseStatus.STARTING, CaseStatus.RUNNING, CaseStatus.WAITING, CaseStatus.SUSPENDED)
-KINDS: Final = {"chain": 30, "meter": 10, "desk": 15, "bell": 15, "family": 12, "plan": 15, "poison": 3}
+KINDS: Final = {"chain": 30, "meter": 20, "desk": 15, "bell": 15, "family": 12, "plan": 15, "poison": 3}
 """How often a case of which kind is started."""
 
 
 class Clients:
-    """`given_up`: dead letters of what was interrupted too often, in the end; `deeds`: what was asked for before, by whoever used the store; what nobody knows the outcome of is asked again."""
+    """`acked`: called each time that something is acknowledged; `given_up`: dead letters of what was interrupted too often, in the end; `deeds`: what was asked for before, by whoever used the store; what nobody knows the outcome of is asked again."""
 
     def __init__(self, hub: CaseHub, journal: Journal, deeds: Iterable[Deed], chance: random.Random, name: str) -> None:
         self._hub = hub
         self._journal = journal
         self._chance = chance
         self._name = name
+        self.acked: Callable[[], object] = lambda: None
         self._count = 0
         self._crowd = 0
         self.given_up = 0
@@ -44,7 +45,6 @@ class Clients:
 
     async def use(self) -> None:
         """Use the hub for ever."""
-        await self._look_around()
         async with anyio.create_task_group() as group:
             for _ in range(CLIENTS):
                 group.start_soon(self._use)
@@ -52,7 +52,7 @@ class Clients:
     async def _use(self) -> None:
         await self.ask_again()
         while True:
-            await self._chance.choices((self._start, self._signal, self._work, self._cancel), (40, 30, 25, 5))[0]()
+            await self._chance.choices((self._start, self._signal, self._work, self._cancel), (35, 40, 20, 5))[0]()
             await anyio.lowlevel.checkpoint()
 
     async def _look_around(self) -> None:
@@ -78,6 +78,7 @@ class Clients:
         except (HubClosedError, StoreUnavailableError):
             return False  # nobody knows
         self._journal.note(deed, "acked")
+        self.acked()
         return True
 
     async def finish(self) -> None:
@@ -117,9 +118,10 @@ class Clients:
 
     async def _start(self) -> None:
         kind = self._chance.choices(list(KINDS), list(KINDS.values()))[0]
-        if self._crowd > CROWD:
+        if self._crowd > CROWD or self._count % 10 == 9:
             await anyio.sleep(0.01)
             await self._look_around()
+        if self._crowd > CROWD:
             return
         if kind == "meter" and len(self._meters) >= 8:
             return

@@ -51,11 +51,12 @@ def fill_up(place: Place, disk: Path, seed: int) -> Full:
     known = journal.deeds()
 
     def live(pipe: int) -> None:
-        def entered() -> None:
-            _fill(filler)
-            os.write(pipe, b"o")
+        def say(word: bytes) -> None:
+            if word == b"o":
+                _fill(filler)
+                os.write(pipe, word)
 
-        life.under_load("killed", seed, known, entered)
+        life.under_load("killed", seed, known, say)
 
     child = forked(live, place.errors)
     child.word()

@@ -16,26 +16,24 @@ from tests.chaos.forks import answer_of, forked, sleep
 from tests.chaos.lives import Life, Place
 from tests.chaos.records import Deed
 
+MOMENTS: Final = {"forked": 2, "open": 3, "acked": 5}
+"""What a hub has come to when its time begins to run, and how often it is that: then it is killed while it opens the
+store, while it recovers, or in the thick of it."""
 SOONEST: Final = 0.001
 LATEST: Final = 0.030
-"""Seconds after which a hub is killed ..."""
-LONGEST: Final = 0.150
-"""... or after up to so many, so that much is under way ..."""
-LONG: Final = 0.3
-"""... of so many."""
-EARLY: Final = 0.2
-"""Of so many the time counts from their fork: they are killed while they open the store, or recover."""
+"""Seconds after which it is killed."""
+WORDS: Final = {"open": b"o", "acked": b"a"}
 
 
 @dataclass(slots=True)
 class Run:
-    """What came of a run. `early`: kills before the hub was open; `opened`: seconds from fork to there, of each."""
+    """What came of a run. `moments`: kills by what the hub had come to; `opened`: seconds from the fork until it was open."""
 
     store: str
     seed: int
     rounds: int
     kills: int = 0
-    early: int = 0
+    moments: dict[str, int] = field(default_factory=lambda: dict.fromkeys(MOMENTS, 0))
     opened: list[float] = field(default_factory=list)
     seconds: float = 0.0
     found: dict[str, Any] = field(default_factory=dict)
@@ -52,19 +50,21 @@ def kill_loop(place: Place, store: str, rounds: int, seed: int) -> Run:
     journal, life = place.journal(), Life.of(place)
     deeds: dict[str, Deed] = {}
     for number in range(rounds):
-        early, latest = chance.random() < EARLY, LONGEST if chance.random() < LONG else LATEST
-        delay, of_hub = chance.uniform(SOONEST, latest), chance.getrandbits(32)
+        (moment,) = chance.choices(list(MOMENTS), list(MOMENTS.values()))
+        delay, of_hub = chance.uniform(SOONEST, LATEST), chance.getrandbits(32)
         forked_at = time.monotonic()
         known = list(deeds.values())
         child = forked(
             lambda pipe, name=str(number), of_hub=of_hub, known=known: life.under_load(
-                name, of_hub, known, lambda: os.write(pipe, b"o")
+                name, of_hub, known, lambda word: os.write(pipe, word)
             ),
             place.errors,
         )
-        if not early:
-            child.word()
+        if moment != "forked":
+            said = child.word()
             run.opened.append(time.monotonic() - forked_at)
+            while WORDS[moment] not in said and (word := child.word()):
+                said += word
         sleep(delay)
         code = child.kill()
         if code != -signal.SIGKILL:
@@ -73,7 +73,7 @@ def kill_loop(place: Place, store: str, rounds: int, seed: int) -> Run:
                 + place.errors.read_text(errors="replace")[-4_000:]
             )
         run.kills += 1
-        run.early += early
+        run.moments[moment] += 1
         journal.sync()
         journal.catch_up(deeds)
     run.found = answer_of(lambda: life.to_the_end(list(deeds.values())), place.errors)

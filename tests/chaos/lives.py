@@ -97,14 +97,16 @@ class Life:
         load.world.chance = random.Random(seed)
         return self.place.journal(), self.ledger
 
-    def under_load(self, name: str, seed: int, deeds: Iterable[Deed], entered: Callable[[], None]) -> None:
-        """Live until killed. `entered` is called once the hub is open."""
+    def under_load(self, name: str, seed: int, deeds: Iterable[Deed], say: Callable[[bytes], object]) -> None:
+        """Live until killed. What is said: `o` once the hub is open, `a` each time that something is acknowledged."""
         journal, _ = self.begin(seed)
 
         async def live() -> None:
             async with self.hub as hub:
-                entered()
-                await Clients(hub, journal, deeds, random.Random(seed), name).use()
+                say(b"o")
+                clients = Clients(hub, journal, deeds, random.Random(seed), name)
+                clients.acked = lambda: say(b"a")
+                await clients.use()
 
         asyncio.run(live())
 

@@ -195,7 +195,7 @@ def crash_at(place: Place, chosen: Sequence[Point], seed: int) -> Crashes:
             if point.leaves:
                 life.and_leave(name, of_hub, known)
             else:
-                life.under_load(name, of_hub, known, lambda: None)
+                life.under_load(name, of_hub, known, lambda word: None)
 
         child = forked(live, place.errors)
         hit = child.everything(LIMIT) == HIT
