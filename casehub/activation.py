@@ -22,7 +22,7 @@ class Activation:
     `attempt` counts from 1; `interruptions` of them ended with the process that ran them, `parks` of these
     while it waited for people, or as the process was stopped in peace. `answers`: to what its worker asked, by task; `refusals`: why there is none, None where its
     deadline passed, until the attempt that asked has ended. `due`: of a schedule's. `action`: what it has planned,
-    until that is rejected; `plans`: how often it has.
+    until that is rejected; `plans`: how often it has. `undoes`: the activation that it compensates, None for none.
     """
 
     id: ActivationId
@@ -39,6 +39,7 @@ class Activation:
     due: datetime | None = None
     action: Action | None = None
     plans: int = 0
+    undoes: ActivationId | None = None
 
     def answer(self, task: Task) -> None:
         """Take in how one of its tasks has ended."""

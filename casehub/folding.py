@@ -148,7 +148,8 @@ def _signal(state: CaseState, event: Any) -> None:
 def _scheduled(state: CaseState, event: Any) -> None:
     state.firing(event.binding).begin(event.activation, event.stamps, event.occurrence)
     facts: Mapping[str, Fact] = state.facts
-    if undone := state.compensations.under_way.get(event.activation):
+    undone = state.compensations.under_way.get(event.activation)
+    if undone is not None:
         seen = {name: fact for name, fact in undone.facts.items() if fact.stamp == event.stamps.get(name)}
         facts = {**facts, **seen}
     state.fired += 1
@@ -160,6 +161,7 @@ def _scheduled(state: CaseState, event: Any) -> None:
         {name: facts[name] for name in event.stamps if name in facts},
         event.version,
         due=event.due,
+        undoes=None if undone is None else undone.activation,
     )
 
 

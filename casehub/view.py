@@ -121,7 +121,8 @@ class WorkerExecution:
     """One attempt of a worker, for the worker that asks for it by this type.
 
     `attempt` counts from 1; `idempotency_key` is the same for all attempts of an activation; `deadline` is a time of
-    the monotonic clock, None without a time limit; `due` the time of the occurrence of a schedule that it runs for.
+    the monotonic clock, None without a time limit; `due` the time of the occurrence of a schedule that it runs for;
+    `undoes` the activation that it compensates, whose idempotency key that is.
     """
 
     activation: ActivationId
@@ -130,6 +131,7 @@ class WorkerExecution:
     case: CaseView
     deadline: float | None = None
     due: datetime | None = None
+    undoes: ActivationId | None = None
     charges: dict[str, float] = field(default_factory=dict[str, float])
     beat: Callable[[], None] = lambda: None
     asking: Callable[[HumanTask[Any] | type[Any], str], Awaitable[Any]] | None = None

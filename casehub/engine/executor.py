@@ -128,7 +128,8 @@ class Attempt:
         limit, view = self.binding.policy.timeout, self._view
         execution = None
         if view is not None:
-            execution = WorkerExecution(self.id, self.binding.name, self.number, view, due=self.activation.due)
+            due, undoes = self.activation.due, self.activation.undoes
+            execution = WorkerExecution(self.id, self.binding.name, self.number, view, due=due, undoes=undoes)
             execution.asking = partial(self._ask, execution)
         result = Returned(activation=self.id, attempt=self.number)
         if not self.wanted():

@@ -57,6 +57,7 @@ class LiveCase:
     __slots__ = (
         "_handles",
         "_intake",
+        "_reacts",
         "_selects",
         "agenda",
         "deliberations",
@@ -80,7 +81,7 @@ class LiveCase:
         self._intake = Intake(state, structure, loop, chance)
         self.turn = Turn(Envelope(case=state.id, at=state.changed_at or NEVER))
         self.fault: CaseFaulted | None = None
-        self._handles = loop.handles
+        self._handles, self._reacts = loop.handles, True
         self._selects = type(loop).select is not ChoreographyLoopControl.select
         if state.control is None:
             state.control = loop.initial()
@@ -105,6 +106,7 @@ class LiveCase:
         )
         turn = self.turn = Turn(envelope, key=input.key)
         self.deliberations.handed, taking = False, True
+        self._handles, self._reacts = self.loop.handles, True
         try:
             self._record(self._first(input))
             taking = False
@@ -117,9 +119,14 @@ class LiveCase:
             if not turn.events and (refused or (taking and isinstance(error, CaseHubError) and type(input) not in OWN)):
                 raise
             # User code in a condition or a loop control: the case faults, visibly, and no other case notices.
-            self._handles = frozenset()  # whoever raised is not asked about the end
+            self._reacts = False  # whoever raised is not asked about the end
             kind = "" if isinstance(error, CaseHubError) else f"{type(error).__name__}: "
-            self._end(CaseFaulted(before=state.status, reason=kind + message_of(error)))
+            fault = CaseFaulted(before=state.status, reason=kind + message_of(error))
+            try:
+                self._end(fault)
+            except Exception:  # it is the loop control's fold that raises
+                self._handles = frozenset()
+                self._end(fault)
         turn.status = state.status
         turn.stalled = bool(state.stalled)
         return turn
@@ -159,7 +166,8 @@ class LiveCase:
                     agenda.occurred(kind)
                 if kind in handles:
                     state.control = loop.apply(state.control, event)
-                    _follow(waiting, loop.react(state, event), event)
+                    if self._reacts:
+                        _follow(waiting, loop.react(state, event), event)
                 for reactor in reactors:
                     if following := reactor(state, structure, event):
                         _follow(waiting, following, event)
@@ -241,7 +249,7 @@ class LiveCase:
 
     def _withdraw(self, eligible: Sequence[Binding]) -> None:
         """Let the loop control's own agenda lose what is eligible no more."""
-        if not self.loop.immediate and self._handles and isinstance(self.loop, KeepsAgenda):
+        if not self.loop.immediate and self._reacts and isinstance(self.loop, KeepsAgenda):
             self._record(self.loop.withdraw(self.state, eligible))
 
     def _eligible(self) -> Sequence[Binding]:

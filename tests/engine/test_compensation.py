@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from blackboard_ext import PlanningStrategyLoopControl
+from blackboard_ext.strategies import EverythingEligible
 from casehub import (
     ABSENT,
     Budget,
@@ -35,8 +37,13 @@ from casehub import (
     all_of,
     present,
 )
+from casehub.engine.choreography import ChoreographyLoopControl
+from casehub.engine.keeping import bring_back, keep
 from casehub.events import ActivationId
+from casehub.folding import apply, fold
 from casehub.inputs import Cancel, Compensate, RetryLetter, Unfault
+from casehub.state import CaseState
+from casehub.validation import build
 from tests.engine.core import Core, names, of
 
 
@@ -459,6 +466,39 @@ def test_a_condition_that_raises_faults_the_case_which_undoes_what_it_did() -> N
     assert core.worked == ["cancel_hotel", "cancel_flight"]
 
 
+def test_the_plan_of_a_case_whose_condition_raised_is_what_its_log_folds_to() -> None:
+    def broken(hotel: str) -> bool:
+        raise ValueError("oh")
+
+    d = trip()
+    d.milestone("there", broken)
+    core = Core(d, loop=PlanningStrategyLoopControl(EverythingEligible()).over(build(d)))
+    core.start(trip="Rome")
+    core.answer("book_flight")
+    core.returns("book_flight", "F1")
+    core.answer("book_hotel")
+    core.returns("book_hotel", "H1")
+    assert core.status is CaseStatus.COMPENSATING
+    core.run()  # the log is folded and compared after each turn
+    assert core.status is CaseStatus.FAULTED
+    assert [item.binding for item in core.state.control.view({}, {}).ended][-1:] == ["cancel_flight"]
+
+
+def test_a_loop_control_whose_own_fold_raises_leaves_a_case_that_has_ended() -> None:
+    class Broken(ChoreographyLoopControl):
+        handles = frozenset({CaseCompensating, WorkerExecutionCancelled})
+
+        def apply(self, control: Any, event: Any) -> Any:
+            raise ValueError("oh")
+
+    core = Core(trip(), loop=Broken())
+    core.start(trip="Rome")
+    core.returns("book_flight", "F1")
+    turn = core.live.take(Cancel(at=core.now))
+    assert turn.events[-1].name == "CASE_FAULTED"
+    assert core.live.state.reason.startswith("ValueError: oh")
+
+
 # ---- unfault
 
 
@@ -678,3 +718,21 @@ def test_the_end_is_the_last_event_and_its_cause_is_what_led_to_it() -> None:
     core.cancel()
     core.run()
     assert isinstance(core.log[-1], CaseCancelled)
+
+
+def test_a_snapshot_at_any_event_goes_on_as_the_case_does() -> None:
+    core = compensating()
+    core.raises("cancel_hotel", ValueError("no such booking"))
+    core.raises("cancel_flight", OSError("away"))
+    core.pass_time("1m")
+    core.returns("cancel_flight", "R1")
+    unfaulted(core)
+    core.run()
+    state = CaseState(core.state.id)
+    for place, event in enumerate(core.log):
+        apply(state, event)
+        kept = keep(state, core.loop, 7)
+        assert kept is not None
+        loaded = bring_back(kept, state.id, state.tenant, core.loop).state
+        assert loaded == state
+        assert fold(state.id, core.log[place + 1 :], loaded) == core.state

@@ -320,7 +320,8 @@ def held_up() -> CaseDefinition:
         return f"F {city}"
 
     @d.worker(compensates=book)
-    async def unbook(flight: str) -> None:
+    async def unbook(flight: str, execution: WorkerExecution) -> None:
+        assert execution.undoes == f"{execution.case.id}/book/1"
         undone.append(flight)
 
     return d

@@ -33,6 +33,7 @@ from casehub import (
     CaseSummary,
     CaseView,
     ChoreographyLoopControl,
+    Compensation,
     Confident,
     ContextChanged,
     Decision,
@@ -74,6 +75,7 @@ from casehub import (
     deep_merge,
     every,
     present,
+    reached,
 )
 from casehub.durations import Duration
 from casehub.spi import Answer
@@ -440,3 +442,31 @@ async def a_risky_loan_is_looked_at_twice() -> None:
         assert_type(kit.clock, VirtualClock)
         assert [event.error for event in kit.events(case, WorkerExecutionFailed)] == ["TimeoutError"]
         assert (await case.context())[Risk].level == "high"
+
+
+# ---- what is undone
+
+booking = CaseDefinition("booking", goal="paid", compensation=Compensation(on=[CaseStatus.CANCELLED], deadline="2d"))
+
+
+@booking.worker(writes="seat")
+async def reserve(city: str) -> str:
+    return f"seat to {city}"
+
+
+@booking.worker(compensates=reserve, retry=Retry(5, wait="1m"))
+async def hand_back(seat: str, execution: WorkerExecution) -> None:
+    assert execution.undoes is None or isinstance(execution.undoes, str)
+
+
+@booking.worker(writes="votes", each="people", need=2, rest="keep")
+async def vote(person: str) -> bool:
+    return bool(person)
+
+
+booking.goal("paid", reached("enough"))
+booking.milestone("enough", present("votes"))
+
+
+async def undo_by_hand(case: Case) -> None:
+    await case.compensate("reserve", by="user:ada", reason="the wrong city")
