@@ -131,6 +131,7 @@ from casehub.hub import CaseHub
 from casehub.humantask import HumanTask
 from casehub.lifecycle import ActivationStatus, CaseStatus, MilestoneStatus, SlaStatus
 from casehub.lookup import load_definition
+from casehub.migration import Migration
 from casehub.plan import PlanItem, PlanView, StageView
 from casehub.policies import (
     Budget,
@@ -296,6 +297,7 @@ __all__ = [
     "LoopControl",
     "LoopControlError",
     "MergeConflictError",
+    "Migration",
     "MilestoneActivated",
     "MilestoneEvent",
     "MilestoneReached",

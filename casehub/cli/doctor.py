@@ -20,7 +20,8 @@ from casehub.cli.options import Session, Working
 from casehub.cli.place import without_password
 from casehub.cli.standing import backup_in_words
 from casehub.control import DefinitionNote
-from casehub.errors import CaseHubError, StoreUnavailableError
+from casehub.errors import CaseHubError, CaseNotFoundError, StoreUnavailableError, UnknownNameError
+from casehub.events import CaseId
 from casehub.lookup import is_there, release
 from casehub.migration import OPEN
 from casehub.parking import why_parked
@@ -141,7 +142,7 @@ async def _database(session: Session) -> AsyncIterator[Check]:
 
 
 async def _cases(session: Session, store: CaseStore, parked: dict[str, str] | None) -> AsyncIterator[Check]:
-    tenant = session.settings.tenant
+    tenant, latest = session.settings.tenant, ""
     stalled = await store.log.cases(CaseQuery(tenant=tenant, stalled=True, limit=MOST + 1))
     for summary in stalled[:MOST]:
         yield Check(
@@ -150,30 +151,32 @@ async def _cases(session: Session, store: CaseStore, parked: dict[str, str] | No
     if len(stalled) > MOST:
         yield Check("note", "stalled case", "and more: casehub case list --stalled")
     if session.worked.app:
-        parked = {**(parked or {}), **await _would_be_parked(session, store)}
+        cases = await store.log.cases(CaseQuery(tenant=tenant, statuses=OPEN, limit=LOOKED_AT))
+        parked = {**(parked or {}), **await _would_be_parked(session, store, [each.case for each in cases])}
+        latest = f" among the {LOOKED_AT:,} open cases that were started last" if len(cases) == LOOKED_AT else ""
     for case, reason in list((parked or {}).items())[:MOST]:
         yield Check("fault", "parked case", f"{case}: {reason}")
     if parked is not None and not parked:
-        yield Check("ok", "parked cases", "none")
+        yield Check("ok", "parked cases", f"none{latest}")
 
 
-async def _would_be_parked(session: Session, store: CaseStore) -> dict[str, str]:
-    """What a worker process would park: open cases that no version in APP fits any more, waiting ones among them."""
+async def _would_be_parked(session: Session, store: CaseStore, cases: Iterable[CaseId]) -> dict[str, str]:
+    """What of these a worker process would park: open cases that no version in APP fits any more."""
     worked, tenant = session.worked, session.settings.tenant
     try:
         registry = registry_of(worked.app, worked.allow_code)
     except CaseHubError:
         return {}  # said elsewhere
     found: dict[str, str] = {}
-    for summary in await store.log.cases(CaseQuery(tenant=tenant, statuses=OPEN, limit=LOOKED_AT)):
-        state = (await read_case(store, summary.case, tenant)).state
+    for case in cases:
         try:
-            structure = structure_of(registry, worked.app, state)
-        except CaseHubError as error:
-            found[summary.case] = str(error).removeprefix(f"case {state.id!r} ")
-            continue
-        if reason := why_parked(state, structure):
-            found[summary.case] = reason
+            state = (await read_case(store, case, tenant)).state
+            if reason := why_parked(state, structure_of(registry, worked.app, state)):
+                found[case] = reason
+        except CaseNotFoundError:
+            continue  # it has ended and is gone meanwhile
+        except UnknownNameError as error:
+            found[case] = str(error).removeprefix(f"case {case!r} ")
     return found
 
 

@@ -30,6 +30,7 @@ from casehub.events import (
     DeliberationCancelled,
     Event,
     SignalReceived,
+    TimerCancelled,
     TimerId,
     TimerSet,
     WorkerExecutionInterrupted,
@@ -152,6 +153,10 @@ class Intake:
         state = self.state
         if state.structure != self.structure.hash:
             yield DefinitionAdopted(structure=self.structure.hash)
+            for timer in list(state.timers):
+                purpose, _, name = timer.partition(":")
+                if purpose == "sla" and name not in self.structure.milestones:
+                    yield TimerCancelled(timer=timer)
             if state.deliberating:  # what is asked is about the version that was
                 yield DeliberationCancelled(deliberation=state.deliberation)
 

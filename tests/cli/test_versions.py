@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.cli.program import Program
 
 CLAIM = """
@@ -133,3 +135,17 @@ def test_a_hub_says_in_python_what_it_keeps(program: Program, tmp_path: Path) ->
     assert [each["kept"] for each in told.json["items"]] == [False, True]
     refused = program("def", "validate", "mine_kept:both", "-o", "json")
     assert "CaseHub(new, kept=[old])" in json.loads(refused.err)["detail"]
+
+
+def test_the_doctor_looks_at_the_latest_open_cases_and_says_so(
+    program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    release(program, ASKED)
+    for case in ("first", "last"):
+        program.inside("case", "start", "claim", "document=roof", "--id", case, "--app", "cases")
+    release(program, ASKED.replace("assess:", "evaluate:"))
+    assert program.inside("doctor").out.count("parked case ") == 2
+    monkeypatch.setattr("casehub.cli.doctor.LOOKED_AT", 1)
+    assert "last: its definition has changed" in program.inside("doctor").out
+    release(program, ASKED)
+    assert "none among the 1 open cases that were started last" in program.inside("doctor").out

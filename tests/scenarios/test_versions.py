@@ -21,6 +21,7 @@ from casehub import (
     CaseDefinition,
     CaseFaultedError,
     CaseHub,
+    CaseId,
     CaseStarted,
     CaseStatus,
     CaseView,
@@ -32,11 +33,13 @@ from casehub import (
     HumanTask,
     InputRefusedError,
     MilestoneReached,
+    MilestoneSlaViolated,
     Retry,
     SettingsError,
     SubCaseStarted,
     WorkerExecutionCompleted,
     WorkerExecutionStarted,
+    every,
     present,
 )
 from casehub.goals import as_expression
@@ -182,7 +185,7 @@ async def test_it_is_parked_with_the_reason_where_the_current_one_lacks_what_it_
             InputRefusedError, match=f"lacks assess, which is in flight; .* keep .* it has, {one}, beside"
         ):
             await hub.case("c").status()
-        assert "lacks assess" in hub.parked["c"]
+        assert "lacks assess" in hub.parked[CaseId("c")]
     async with CaseHub(claim_3(), kept=[claim_1()], store=url) as hub:  # the remedy
         await answer(hub, "c", 7)
         assert (await hub.case("c").completed())["letter"] == "we pay 7"
@@ -568,6 +571,32 @@ async def test_what_is_in_a_stage_that_the_next_version_lacks_goes_on_outside_of
         assert [each.refused for each in await hub.migrate("claim")] == [""]
         await answer(hub, case, 7)
         assert (await case.completed())["letter"] == "we pay 7 of 100"
+
+
+async def test_what_the_next_version_has_no_more_is_not_waited_for() -> None:
+    def release(*, more: bool) -> CaseDefinition:
+        d = CaseDefinition("claim", goal="letter", signals={"go": bool})
+        if more:
+            d.milestone("heard", present("go"), sla="1d")
+
+            @d.worker(writes="seen", on=every("12h"))
+            async def look(document: str) -> int:
+                return 1
+
+        @d.worker(writes="letter")
+        async def write(go: bool) -> str:
+            return "we go"
+
+        return d
+
+    async with CaseTestKit(release(more=False), kept=[old := release(more=True)]) as kit:
+        case = await kit.start(old, document="a roof")
+        await kit.advance("1h")
+        assert len((await case.state()).timers) == 2
+        assert [each.refused for each in await kit.hub.migrate("claim")] == [""]
+        assert not (await case.state()).timers
+        await kit.advance("3d")
+        assert not kit.events(case, MilestoneSlaViolated)
 
 
 async def test_a_case_that_undoes_what_it_did_tests_nothing_of_the_next_version() -> None:

@@ -49,6 +49,7 @@ from casehub import (
     HumanTask,
     Limits,
     LoopControl,
+    Migration,
     MilestoneReached,
     OnOutcome,
     Permanent,
@@ -334,8 +335,17 @@ anything: LoopControl = OneAtATime()
 
 # ---- a hub, its subscribers, a case
 
-hub = CaseHub(loan, loop={"loan": FromScratch()}, store="memory://", resources={bureau: Bureau()}, seed=7)
+former = CaseDefinition("loan", at_quiescence=True)
+hub = CaseHub(
+    loan, kept=[former], loop={"loan": FromScratch()}, store="memory://", resources={bureau: Bureau()}, seed=7
+)
 heard: list[str] = []
+
+
+async def those_that_would_move() -> list[str]:
+    found = await hub.migrate(former, dry_run=True)
+    assert_type(found, Sequence[Migration])
+    return [each.case for each in found if not each.refused]
 
 
 @hub.on(MilestoneReached, durable="pager")
