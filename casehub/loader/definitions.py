@@ -22,9 +22,10 @@ from casehub.loader.places import Places
 from casehub.loader.policies import PolicyReader
 from casehub.loader.sections import Section, SectionReader
 from casehub.loader.subcases import Opener
-from casehub.loader.vocabulary import SECTIONS
+from casehub.loader.vocabulary import SECTIONS, Takes
 from casehub.loader.workers import WorkerReader
 from casehub.policies import Limits
+from casehub.serialized import FactSerializer
 from casehub.structure import structure_of
 from casehub.view import CaseView, WorkerExecution
 
@@ -53,6 +54,8 @@ class DefinitionReader:
             opener = self._code.find(reference, "resources")
             if opener is not None:
                 definition.resource(opener)
+        for fact, function in self._upcasts():
+            definition.upcast(fact)(function)
         workers = dict(self._named("workers", "worker"))
         for name, section in workers.items():
             self._workers.declare(definition, name, section)
@@ -108,6 +111,7 @@ class DefinitionReader:
             protected=top.get("protected", ()),
             strict=top.get("strict", True),
             title=top.get("title", ""),
+            serializers=tuple(self._serializers()),
         )
 
     def _declared(self, key: str) -> dict[str, Declared]:
@@ -137,6 +141,34 @@ class DefinitionReader:
             names = self._sections.names(top.value(key), key)
             return {name.text: Any for name in names if self._sections.fact_name(name, key)}
         return {name: each.annotation for name, each in self._declared(key).items()}
+
+    def _serializers(self) -> Iterator[FactSerializer]:
+        """What is made by what `serializers` names."""
+        top = self._top
+        for reference in self._sections.names(top.value("serializers"), "serializers") if "serializers" in top else ():
+            maker = self._code.find(reference, "serializers")
+            try:
+                made = None if maker is None else maker()
+            except Exception as error:  # it is user code
+                made = error
+            if isinstance(made, FactSerializer):
+                yield made
+            elif maker is not None:
+                self._mistakes.note(
+                    reference.place, "serializers", f"{reference.text!r} gives {made!r:.200}, which is no FactSerializer",
+                    "name a class of one, or a function that makes one, without parameters",
+                )  # fmt: skip
+
+    def _upcasts(self) -> Iterator[tuple[str, Any]]:
+        """The facts that `upcasts` names, with their functions."""
+        top = self._top
+        node = top.value("upcasts") if "upcasts" in top else None
+        if node is not None and not isinstance(node, Mapping):
+            self._sections.expected(node, "upcasts", Takes.FUNCTIONS)
+        for name, value in node.entries() if isinstance(node, Mapping) else ():
+            found = self._code.named(value, f"upcasts.{name.text}")
+            if self._sections.fact_name(name, "upcasts") and found is not None:
+                yield name.text, found
 
     def _goal(self, node: Node, subject: str) -> GoalExpression | str:
         if isinstance(node, Scalar):

@@ -102,6 +102,7 @@ _KINDS: Final[dict[Takes, Callable[[Key], dict[str, Any]]]] = {
     Takes.REFERENCES: lambda key: _several(_REFERENCE),
     Takes.TYPE: lambda key: {"$ref": "#/$defs/type"},
     Takes.SAID: lambda key: {"anyOf": [*_several(_NAME)["anyOf"], {"$ref": "#/$defs/expression"}]},
+    Takes.FUNCTIONS: lambda key: _by_fact(_REFERENCE),
     Takes.CONFIDENCES: lambda key: _by_fact({"type": "number", "minimum": 0, "maximum": 1}),
     Takes.TYPES: lambda key: _by_fact({"$ref": "#/$defs/type"}),
     Takes.BROUGHT: lambda key: {"anyOf": [_by_fact({"$ref": "#/$defs/type"}), _several(_NAME)]},

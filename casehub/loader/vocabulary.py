@@ -34,6 +34,7 @@ class Takes(StrEnum):
     CONDITIONS = "a list of conditions"
     GOAL = "a goal, or all_of or any_of with a list of goals"
     EXPRESSIONS = "names of facts with expressions"
+    FUNCTIONS = "names of facts with module:name"
     CONFIDENCES = "names of facts with a number from 0 to 1"
     SCHEDULES = "a list of times"
     ANYTHING = "any value"
@@ -117,6 +118,10 @@ SECTIONS: Final[Mapping[str, Mapping[str, Key]]] = {
         "signals": Key(Takes.BROUGHT, "Facts that somebody may bring later."),
         "external": Key(Takes.BROUGHT, "Facts that other systems bring later."),
         "resources": Key(Takes.REFERENCES, "Async generators that open what workers share."),
+        "serializers": Key(
+            Takes.REFERENCES, "Classes, or functions without parameters, of what stores some facts otherwise."
+        ),
+        "upcasts": Key(Takes.FUNCTIONS, "Functions that make of old values of a fact what its type reads."),
         "workers": Key(Takes.MANY, "What is done: code, or facts computed by expressions.", section="worker"),
         "bindings": Key(Takes.MANY, "Conditions under which a worker of a capability runs.", section="binding"),
         "conditions": Key(

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from casehub import HumanTask, Planned
+from casehub import HumanTask, Planned, Redaction
 
 __all__ = [
     "Applicant",
@@ -105,3 +105,15 @@ async def transfer(action: Transfer) -> str:
 
 def is_large(action: Transfer) -> bool:
     return action.amount > 1000
+
+
+class Passwords(Redaction):
+    """Masks passwords."""
+
+    def __init__(self) -> None:
+        super().__init__("password")
+
+
+def split(old: str = "") -> dict[str, str]:
+    given, _, family = old.rpartition(" ")
+    return {"given": given, "family": family}

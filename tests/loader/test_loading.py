@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import fields
 from datetime import UTC, datetime, timedelta
+from inspect import signature
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -253,6 +255,72 @@ def test_what_is_said_in_python_can_be_said_in_yaml(
     section: str, python: Iterable[str], written_otherwise: tuple[str, ...]
 ) -> None:
     assert set(python) - set(written_otherwise) <= set(SECTIONS[section])
+
+
+@pytest.mark.parametrize(
+    ("declares", "section", "written_otherwise"),
+    [
+        (CaseDefinition, "definition", ("name",)),  # case:
+        (CaseDefinition.worker, "worker", ("function", "name")),
+        (CaseDefinition.human_task, "worker", ("name",)),
+        (CaseDefinition.sub_case, "case", ("name", "writes", "when", "on", "capability")),  # beside it
+        (CaseDefinition.binding, "binding", ("name",)),
+        (CaseDefinition.stage, "stage", ("name",)),
+        (CaseDefinition.milestone, "milestone", ("name",)),
+        (CaseDefinition.goal, "goal", ("name",)),
+        (CaseDefinition.condition, "named_condition", ("condition",)),
+        (CaseDefinition.activity, "activity", ("name",)),
+    ],
+    ids=lambda each: getattr(each, "__name__", str(each)),
+)
+def test_what_is_declared_in_python_can_be_declared_in_yaml(
+    declares: Any, section: str, written_otherwise: tuple[str, ...]
+) -> None:
+    taken = [name for name, each in signature(declares).parameters.items() if each.kind is not each.VAR_KEYWORD]
+    assert {*taken} - {"self", *written_otherwise} <= set(SECTIONS[section])
+    sections = {
+        "flag": "flags",
+        "resource": "resources",
+        "upcast": "upcasts",
+        "human_task": "workers",
+        "sub_case": "workers",
+    }
+    verbs = [
+        name for name in dir(CaseDefinition) if not name.startswith("_") and callable(getattr(CaseDefinition, name))
+    ]
+    plural = {
+        verb: sections.get(verb, f"{verb.removesuffix('y')}{'ies' if verb.endswith('y') else 's'}") for verb in verbs
+    }
+    assert set(plural.values()) <= set(SECTIONS["definition"])
+
+
+STORED = """
+case: person
+inputs: {}
+signals: {name: {type: object, properties: {given: {type: string}}}, password: string}
+serializers: tests.loader.code:Passwords
+upcasts: {name: "tests.loader.code:split"}
+workers:
+  greet: {set: {greeting: '"Dear " + name.given'}}
+goal: greeting
+"""
+
+
+async def test_facts_may_be_stored_otherwise_and_read_as_they_once_were() -> None:
+    definition = loads(STORED, allow_code=ALLOWED)
+    assert definition.upcasts == {"name": code.split}
+    async with CaseTestKit(definition) as kit:
+        case = await kit.start(definition)
+        await case.signal(password="secret")
+        assert (await case.context())["password"] == "[redacted]"
+    for wrong, says in (
+        ("tests.loader.code:split", "which is no FactSerializer"),
+        ("tests.loader.code:extract", "which is no FactSerializer"),
+    ):
+        with pytest.raises(DefinitionError, match=says):
+            loads(STORED.replace("tests.loader.code:Passwords", wrong), allow_code=ALLOWED)
+    with pytest.raises(DefinitionError, match="names of facts with module:name was expected"):
+        loads(STORED.replace('{name: "tests.loader.code:split"}', "[name]"), allow_code=ALLOWED)
 
 
 @pytest.mark.parametrize("outcome", ["failed", "declined", "expired", "exhausted"])
