@@ -31,6 +31,7 @@ from casehub.engine.choreography import ChoreographyLoopControl
 from casehub.errors import (
     AnswerRefusedError,
     CaseCancelledError,
+    CaseElsewhereError,
     CaseEndedError,
     CaseExistsError,
     CaseFaultedError,
@@ -202,6 +203,7 @@ __all__ = [
     "CaseCompleted",
     "CaseContext",
     "CaseDefinition",
+    "CaseElsewhereError",
     "CaseEnded",
     "CaseEndedError",
     "CaseExistsError",

@@ -201,9 +201,13 @@ class ControlServer:
 
 @asynccontextmanager
 async def listening(hub: CaseHub, path: Path) -> AsyncIterator[ControlServer]:
-    """Serve a hub on a socket for as long as the block lasts. The caller owns the database, so what lies there is stale."""
+    """Serve a hub on a socket for as long as the block lasts.
+
+    What lies there is stale, or of another hub on a database that several share: the last one to come is asked.
+    """
     server = ControlServer(hub, path)
     bound = _bound(path)
+    mine = os.lstat(path).st_ino
     failure: Exception | None = None
     try:
         async with anyio.create_task_group() as group:
@@ -219,7 +223,8 @@ async def listening(hub: CaseHub, path: Path) -> AsyncIterator[ControlServer]:
     finally:
         bound.close()
         with suppress(FileNotFoundError):
-            os.unlink(path)
+            if os.lstat(path).st_ino == mine:
+                os.unlink(path)
     if failure is not None:
         raise failure
 

@@ -24,6 +24,7 @@
     |- StoreError                 the store said no
     |  |- StoreUnavailableError   ... for now: the same call may go through later
     |  |- StoreOwnedError         another process owns the database
+    |  |- CaseElsewhereError      another hub works the case; carries the hub's name
     |  |- SnapshotError           a snapshot that cannot be used, or is not taken
     |  |  `- SnapshotConflictError  ... as somebody else has saved another; carries both versions
     |  `- SchemaError             the database's schema is not this version's
@@ -219,6 +220,14 @@ class SnapshotConflictError(SnapshotError):
         there = "there is none" if found is None else f"version {found} is there"
         wanted = "there was to be none" if expected is None else f"version {expected} was to be replaced"
         super().__init__(f"snapshot of case {case!r}: {wanted}, and {there}; read the latest and decide anew")
+
+
+class CaseElsewhereError(StoreError):
+    """Another hub of the same store works the case. Nothing was recorded. `owner`: what that is called, if it is known."""
+
+    def __init__(self, message: str, owner: str = "") -> None:
+        self.owner = owner
+        super().__init__(message)
 
 
 class SchemaError(StoreError):

@@ -87,11 +87,13 @@ class Family:
         self._residents = residents
         self._registry = registry
         self._ear: Ear | None = None
+        self._durable = True
 
     async def begin(self, spawn: Callable[..., object], *, durable: bool) -> Subscriber[Event]:
         """What follows the log for it, from its kept position; not `durable`: from here on, and it looks after what else
         is asked for, in tasks of `spawn`."""
         self._residents.look_after = partial(spawn, self.look_after)
+        self._durable = durable
         if durable:
             await self._skip(self._runtime.bus.position)
         kinds = (SubCaseStarted, SubCaseCancelled, CaseEnded)
@@ -112,6 +114,9 @@ class Family:
 
         What cannot be done here, as a case is parked or its definition lacking, is heard again by the next hub.
         """
+        here = self._residents.pumps
+        if not (self._durable or self._runtime.standing is None or event.case in here or parent_of(event.case) in here):
+            return  # it is of another hub, which follows the log for all
         try:
             await patiently(partial(self._do, event), self._runtime.clock)
         except CaseHubError as error:

@@ -32,6 +32,7 @@ from casehub.lookup import clock_of, snapshots_of, store_of
 from casehub.loops import Loops, loops_of
 from casehub.migration import Migration, migrate
 from casehub.opening import Composition, Opened, opened
+from casehub.patience import patiently
 from casehub.quarantines import Quarantines
 from casehub.query import CaseQuery, CaseSummary, EventLog, check_kinds
 from casehub.registry import Registry
@@ -153,6 +154,8 @@ class CaseHub:
         """
         runtime = self.runtime
         runtime.draining = True
+        if runtime.standing is not None:
+            await patiently(runtime.standing.store.drain, self.clock)
         with runtime.wheel.limit(duration(limit)) as scope:
             await self._residents_now.settled()
         return not scope.cancelled_caught

@@ -37,6 +37,11 @@ _COUNTERS: dict[str, tuple[str, str, Reading]] = {
         "Snapshots by what became of them: saved, dropped, used to load a case, refused for it",
         lambda _, c: c.snapshots.counts,
     ),
+    "casehub.commits.fenced": (
+        "{turn}",
+        "Turns that were refused, as the case was another hub's to write",
+        lambda r, _: {"": 0 if r.standing is None else r.standing.fenced},
+    ),
     "casehub.store.failures": (
         "{failure}",
         "Commits that failed, or whose outcome was unknown",
@@ -47,6 +52,11 @@ _ATTRIBUTES = {"casehub.loop.blocked": "worker"}
 """What the figures of an instrument are told apart by, where it is not the outcome."""
 _GAUGES: dict[str, tuple[str, str, Reading]] = {
     "casehub.cases.resident": ("{case}", "Cases in memory", lambda _, c: {"": c.resident}),
+    "casehub.hub.leases": (
+        "{lease}",
+        "Hubs of this process that share a store and whose lease runs",
+        lambda r, _: {"": int(r.standing is not None and r.standing.held)},
+    ),
     "casehub.cases.parked": ("{case}", "Open cases that cannot be worked", lambda _, c: {"": len(c.parked)}),
     "casehub.inbox.depth": ("{input}", "Inputs that wait for their turn", lambda _, c: {"": c.waiting}),
     "casehub.work.running": ("{attempt}", "Attempts and deliberations that run", lambda r, _: {"": r.working}),

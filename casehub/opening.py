@@ -20,10 +20,12 @@ from casehub.brakes import found_in
 from casehub.bus import Bus
 from casehub.engine.pool import TaskPool
 from casehub.engine.runtime import Runtime
+from casehub.engine.standing import Standing
 from casehub.engine.timers import TimerWheel
 from casehub.errors import HubClosedError
 from casehub.events import CaseId
 from casehub.family import Family
+from casehub.fleet import Fleet
 from casehub.lifecycle import CaseStatus
 from casehub.metrics import observe
 from casehub.query import CaseQuery
@@ -31,6 +33,7 @@ from casehub.registry import Registry
 from casehub.residents import Residents
 from casehub.resources import Opener, open_resources
 from casehub.retention import Keeper, Retention, retiring
+from casehub.sharing import SharedStore
 from casehub.snapshot import Checkpoint
 from casehub.snapshots import Snapshots
 from casehub.spi import CaseStore, Clock, Executor, LoopControl, RetiresCases, SnapshotStore, Turn, Volatile
@@ -158,6 +161,7 @@ async def opened(parts: Composition, subscribers: list[Subscriber[Any]]) -> Open
             resources=resources,
             brake=brake,
             ward=ward,
+            standing=Standing(store) if isinstance(store, SharedStore) else None,
         )
         residents = Residents(
             runtime,
@@ -188,10 +192,12 @@ async def opened(parts: Composition, subscribers: list[Subscriber[Any]]) -> Open
             keeper = Keeper(
                 retiring(store), parts.clock, parts.retention, tenant, residents.let_leave, heard, snapshots.retire
             )
-        if parts.resumes:
+        if runtime.standing is not None:
+            group.start_soon(Fleet(runtime, residents, runtime.standing, resumes=parts.resumes).run)
+        elif parts.resumes:
             group.start_soon(residents.resume)
-            if keeper is not None and parts.retention is not None:
-                group.start_soon(keeper.serve, parts.retention)
+        if parts.resumes and keeper is not None and parts.retention is not None:
+            group.start_soon(keeper.serve, parts.retention)
         return Opened(runtime, residents, keeper, group, opening.pop_all(), parts.persists)
 
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from casehub.errors import (
     AnswerRefusedError,
+    CaseElsewhereError,
     CaseEndedError,
     CaseExistsError,
     CaseNotFoundError,
@@ -81,6 +82,7 @@ _KINDS: Final[tuple[tuple[type[BaseException], Kind], ...]] = (
     (FileError, Kind("file-refused", "The file cannot be written or used", 422, Exit.FAILED)),
     (SettingsError, Kind("setting-invalid", "A setting or a reference is wrong", 400, Exit.USAGE)),
     (MissingExtraError, Kind("extra-missing", "An optional dependency is missing", 501, Exit.FAILED)),
+    (CaseElsewhereError, Kind("case-elsewhere", "Another hub works the case", 423, Exit.NOT_REACHABLE)),
     (StoreOwnedError, Kind("store-owned", "Another process owns the database", 423, Exit.NOT_REACHABLE)),
     (StoreUnavailableError, Kind("store-unavailable", "The store cannot be reached", 503, Exit.NOT_REACHABLE)),
     (SchemaError, Kind("schema-mismatch", "The database is of another version", 500, Exit.FAILED)),

@@ -8,7 +8,8 @@ nothing.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 from typing import Final
@@ -21,6 +22,7 @@ from casehub.engine.recovery import restore
 from casehub.engine.runtime import Runtime
 from casehub.engine.timers import Alarm
 from casehub.errors import (
+    CaseElsewhereError,
     CaseExistsError,
     CaseHubError,
     CaseNotFoundError,
@@ -38,7 +40,7 @@ from casehub.parking import why_parked, why_spoiled
 from casehub.patience import patiently
 from casehub.registry import Registry, version_in
 from casehub.snapshots import Snapshots
-from casehub.spi import DueTimer, LoopControl
+from casehub.spi import Claim, DueTimer, LoopControl
 from casehub.state import CaseState
 from casehub.structure import Structure
 
@@ -55,7 +57,7 @@ _AT_WORK = (CaseStatus.RUNNING, CaseStatus.COMPENSATING)
 class Residents:
     """The pumps of the cases in memory.
 
-    `parked`: open cases that cannot be worked, and why; `asked_only`: nothing comes in that nobody asks for;
+    `parked`: open cases that cannot be worked, and why; `ended`: since when those that have ended rest; `asked_only`: nothing comes in that nobody asks for;
     `look_after`: called, where only what is asked for comes in, to do what was left undone for a case with sub-cases.
     At most `bound` cases rest in memory, none of them longer than `linger` but for those with workers that wait for people,
     which would run again: these leave when there are too many, and last.
@@ -86,7 +88,7 @@ class Residents:
         self._pumps: dict[CaseId, Pump] = {}
         self._resting: dict[CaseId, float] = {}  # since when, on the monotonic clock; the longest first
         self._asking: dict[CaseId, float] = {}  # those whose workers wait for people: these would run again
-        self._ended: dict[CaseId, float] = {}
+        self.ended: dict[CaseId, float] = {}
         self._leaving: Alarm | None = None
         self._loading: dict[CaseId, asyncio.Future[Pump | None]] = {}
         self._steered: dict[CaseId, LoopControl] = {}
@@ -110,9 +112,16 @@ class Residents:
         runtime = self._runtime
         if not fresh and (case in self._pumps or await runtime.store.load(case, self.tenant) or case in self._pumps):
             raise _taken(case)
+        if runtime.standing is not None and (looking := self._loading.get(case)) is not None:
+            with suppress(CaseHubError):
+                await asyncio.shield(looking)  # it would claim what is begun meanwhile
         pump = self.begin(case, structure)
         try:
             await pump.submit(input)
+        except CaseElsewhereError:
+            if await runtime.store.load(case, self.tenant):
+                raise _taken(case) from None
+            raise
         except CaseHubError as error:
             if not pump.live.state.version:
                 self._pumps.pop(case, None)
@@ -127,10 +136,15 @@ class Residents:
         state = CaseState(case, definition=structure.name, tenant=self.tenant)
         live = LiveCase(state, structure, loop, runtime.store.log, runtime.chance)
         pump = self._pumps[case] = Pump(live, runtime, self._idle)
+        if runtime.standing is not None:
+            pump.tenure.claim = Claim(runtime.standing.store.hub)
         return pump
 
-    async def pump(self, case: CaseId) -> Pump:
-        """The pump of a case, loaded when it is not in memory. Raises `CaseNotFoundError`."""
+    async def pump(self, case: CaseId, *, ended: bool = False) -> Pump:
+        """The pump of a case, loaded when it is not in memory; `ended`: to let one go on that has ended.
+
+        Raises `CaseNotFoundError`, `CaseElsewhereError`.
+        """
         found = self._pumps.get(case)
         if found is not None:
             return found
@@ -141,7 +155,7 @@ class Residents:
         loading = self._loading[case] = asyncio.get_running_loop().create_future()
         pump: Pump | None = None
         try:
-            pump = await self._load(case)
+            pump = await self._load(case, ended)
             return pump
         except CaseHubError as error:
             loading.set_exception(error)
@@ -174,9 +188,15 @@ class Residents:
             raise InputRefusedError(f"workers of case {case!r} still come to their end; try again when they have")
         if self._pumps.get(case) is pump:
             del self._pumps[case]
-        return await self.pump(case)
+        return await self.pump(case, ended=True)
 
-    async def _load(self, case: CaseId) -> Pump:
+    async def _load(self, case: CaseId, ended: bool) -> Pump:
+        standing = self._runtime.standing
+        if standing is None:
+            return await self._loaded(case, None)
+        return await standing.take_up(case, self.tenant, partial(self._loaded, case), ended=ended)
+
+    async def _loaded(self, case: CaseId, claim: Claim | None) -> Pump:
         runtime = self._runtime
         kept = await self.snapshots.find(case, partial(self._loop_if_known, case))
         events = await runtime.store.load(case, self.tenant) if kept is None else kept.events
@@ -203,6 +223,7 @@ class Residents:
             raise LoopControlError(f"case {case!r} cannot be taken up: {self.parked[case]}") from error
         state = live.state
         pump = Pump(live, runtime, self._idle)
+        pump.tenure.claim = claim
         if reason := why_parked(state, structure):
             self.parked[case] = reason
             raise InputRefusedError(f"case {case!r} is parked: {reason}")
@@ -237,12 +258,18 @@ class Residents:
 
     async def resume(self) -> None:
         """Load every case that was being worked when the store was last left."""
-        clock = self._runtime.clock
-        for tenant, case in await patiently(self._runtime.store.active, clock):
-            if tenant != self.tenant:
+        active = await patiently(self._runtime.store.active, self._runtime.clock)
+        await self.take_up([case for tenant, case in active if tenant == self.tenant])
+
+    async def take_up(self, cases: Sequence[CaseId]) -> None:
+        """Load these cases, to go on with them; those that cannot be worked here are parked, once."""
+        for case in cases:
+            if case in self._pumps or case in self.parked:
                 continue
             try:
-                await patiently(partial(self.pump, case), clock)
+                await patiently(partial(self.pump, case), self._runtime.clock)
+            except CaseElsewhereError:
+                continue  # another hub was quicker
             except CaseHubError as error:
                 self.parked[case] = str(error)
                 log.error("case.parked", case=case, reason=str(error))
@@ -255,6 +282,9 @@ class Residents:
             pump = await self.pump(timer.case)
         except StoreUnavailableError:
             raise
+        except CaseElsewhereError:
+            self._runtime.wheel.taken(timer.tenant, timer.case, timer.timer)  # by another hub
+            return
         except CaseHubError as error:
             log.error("timer.undeliverable", case=timer.case, timer=timer.timer, reason=str(error))
             return
@@ -268,8 +298,13 @@ class Residents:
         if pump.busy or not pump.live.state.status.ended:
             return False
         del self._pumps[case]
-        self._ended.pop(case, None)
+        self.ended.pop(case, None)
         return True
+
+    @property
+    def pumps(self) -> Mapping[CaseId, Pump]:
+        """The pumps of the cases in memory."""
+        return self._pumps
 
     @property
     def resident(self) -> int:
@@ -311,18 +346,20 @@ class Residents:
         for pump in self._pumps.values():
             pump.forget_waiters(closed)
         self._pumps.clear()
-        for resting in (self._resting, self._asking, self._ended):
+        for resting in (self._resting, self._asking, self.ended):
             resting.clear()
 
     def _idle(self, pump: Pump) -> None:
         """A pump has stopped: of the cases that have ended or wait, the ones that did longest ago leave."""
-        if pump.busy:
-            return
         state = pump.live.state
-        for resting in (self._resting, self._asking, self._ended):
+        if pump.tenure.lost is not None and self._pumps.get(state.id) is pump:
+            del self._pumps[state.id]
+        if pump.busy or pump.tenure.lost is not None:
+            return
+        for resting in (self._resting, self._asking, self.ended):
             resting.pop(state.id, None)
         if state.status.ended:
-            self._rest(self._ended, state.id)
+            self._rest(self.ended, state.id)
         elif pump.attempts:
             self._rest(self._asking, state.id)
         elif state.status in _RESTING or state.stalled or (state.compensations.ending and not state.at_work):
@@ -330,8 +367,8 @@ class Residents:
 
     def _rest(self, resting: dict[CaseId, float], case: CaseId) -> None:
         resting[case] = self._runtime.clock.monotonic()
-        while len(self._ended) > ENDED:
-            self._let_go(self._ended)
+        while len(self.ended) > ENDED:
+            self._let_go(self.ended)
         while len(self._resting) + len(self._asking) > self._bound:
             self._let_go(self._resting or self._asking)
         if self._leaving is None:
@@ -340,7 +377,7 @@ class Residents:
     def _leave(self) -> None:
         """Let go of what has rested for long enough, and come back for the next."""
         now, upcoming = self._runtime.clock.monotonic(), list[float]()
-        for resting in (self._resting, self._ended):
+        for resting in (self._resting, self.ended):
             while resting and (since := next(iter(resting.values()))) + self._linger <= now:
                 self._let_go(resting)
             if resting:
@@ -355,6 +392,7 @@ class Residents:
         if pump is not None and not pump.busy:
             pump.call_off()  # who waits for people is run again when they answer
             del self._pumps[oldest]
+            pump.tenure.give_back(pump.live.state, self._runtime)
 
 
 def _taken(case: CaseId) -> CaseExistsError:

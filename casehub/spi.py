@@ -29,14 +29,22 @@ from casehub.view import CaseView as CaseView  # noqa: PLC0414 - extensions see 
 # ---- the store
 
 
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """The right to write a case: of the hub whose start is called `hub`, the `epoch`-th that anybody has had."""
+
+    hub: str
+    epoch: int = 0
+
+
 @dataclass(slots=True)
 class Turn:
     """One input and everything that followed from it: what is committed, whole or not at all.
 
     The store gives `envelope.seq`. `status`: the case's after the turn; `key`: the input's, if it has one;
     `timers`: set (a time) and gone (None), all of them with the end of the case; `stalled`: whether nothing can move
-    the case after it; `tasks`: the human tasks that something happened to, as it left them. A turn without events leaves
-    its key and its timers only.
+    the case after it; `tasks`: the human tasks that something happened to, as it left them; `claim`: by what right it is
+    written, in a `SharedStore`, None for the store's own hub. A turn without events leaves its key and its timers only.
     """
 
     envelope: Envelope
@@ -46,6 +54,7 @@ class Turn:
     key: str = ""
     timers: dict[TimerId, datetime | None] = field(default_factory=dict[TimerId, datetime | None])
     tasks: dict[TaskId, Task] = field(default_factory=dict[TaskId, Task])
+    claim: Claim | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +95,14 @@ class Refused:
     reason: str
 
 
-CommitResult = Committed | Duplicate | Conflict | TooLarge | Refused
+@dataclass(frozen=True, slots=True)
+class Fenced:
+    """The case, or the hub itself, is not the writer's any more: `owner` has it, as far as is known. Nothing was written."""
+
+    owner: str = ""
+
+
+CommitResult = Committed | Duplicate | Conflict | TooLarge | Refused | Fenced
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final, Generic, TypeVar
 
 import anyio
@@ -14,6 +15,7 @@ from casehub.bus import Bus
 from casehub.errors import StoreUnavailableError
 from casehub.events import CaseId, Event
 from casehub.patience import patiently
+from casehub.sharing import SharedStore
 from casehub.spi import CaseStore
 
 log = structlog.get_logger("casehub.subscribers")
@@ -38,13 +40,25 @@ class Subscriber(Generic[E]):
     ended: anyio.Event = field(default_factory=anyio.Event)
 
     async def run(self, bus: Bus, store: CaseStore, tenant: str) -> None:
-        """Hand on events until the bus is closed and everything on it has been handed on."""
-        durable = self.durable
-        after = None if durable is None else await patiently(lambda: store.bookmark(durable, tenant=tenant))
-        with bus.subscribe(*self.kinds, case=self.case, after=after) as events:
-            while batch := await patiently(events.batch):
-                await self.hand_on(batch, store, tenant)
-                await self.keep(store, batch[-1].seq, tenant)
+        """Hand on events until the bus is closed and everything on it has been handed on.
+
+        Of several hubs one hands on to a durable subscriber, which goes on from the kept position where it takes over.
+        """
+        durable, again = self.durable, True
+        while again:
+            again, after = False, None
+            hub = store.hub if isinstance(store, SharedStore) else ""
+            if durable is not None:
+                if isinstance(store, SharedStore) and not await _lead(durable, bus, store, tenant):
+                    break
+                after = await patiently(lambda: store.bookmark(durable, tenant=tenant))
+            with bus.subscribe(*self.kinds, case=self.case, after=after) as events:
+                while batch := await patiently(events.batch):
+                    if durable is not None and isinstance(store, SharedStore) and (store.fenced or store.hub != hub):
+                        again = True  # another hub hands on by now
+                        break
+                    await self.hand_on(batch, store, tenant)
+                    await self.keep(store, batch[-1].seq, tenant)
         self.ended.set()
 
     async def hand_on(self, batch: Sequence[E], store: CaseStore, tenant: str) -> None:
@@ -86,6 +100,17 @@ class Subscriber(Generic[E]):
                 error = again
         self.failures += 1
         log.error("subscriber.skipped_event", handler=name, kind=event.name, seq=event.seq, exc_info=error)
+
+
+async def _lead(name: str, bus: Bus, store: SharedStore, tenant: str) -> bool:
+    """Wait until this hub is the one that hands on under a name; whether that comes before its end."""
+    while not await patiently(partial(store.lead, name, tenant)):
+        with anyio.move_on_after(store.lease / TRIES):
+            while not bus.closed:
+                await bus.news()
+        if bus.closed:
+            return False
+    return True
 
 
 def _called_off(error: BaseException) -> bool:

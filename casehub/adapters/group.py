@@ -51,7 +51,8 @@ class Connection(Protocol):
 
 @dataclass(slots=True, eq=False)
 class KnownCase:
-    """Where a case stands; `no` is 0 before its first event."""
+    """Where a case stands; `no` is 0 before its first event. `epoch`, `owner`: whose it is, in a database of several hubs;
+    the owner is empty where it is this hub's to write."""
 
     no: int = 0
     version: int = 0
@@ -60,6 +61,8 @@ class KnownCase:
     stalled: int = 0
     reason: str = ""
     changed_at: int = 0
+    epoch: int = 0
+    owner: str = ""
 
 
 class Known:

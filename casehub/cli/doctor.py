@@ -28,6 +28,7 @@ from casehub.parking import why_parked
 from casehub.query import CaseQuery
 from casehub.record import read_case
 from casehub.settings import Settings
+from casehub.sharing import SharedStore
 from casehub.spi import CaseStore
 
 MOST: Final = 20
@@ -129,6 +130,10 @@ async def _database(session: Session) -> AsyncIterator[Check]:
     try:
         async with session.reading() as store:
             yield Check("ok", "database", f"{store.describe()}; {await store.log.position():,} events")
+            if isinstance(store, SharedStore):
+                for hub in await store.hubs():
+                    drains = ", takes up no more cases" if hub.draining else ""
+                    yield Check("ok", "hub", f"{hub.name}: its lease runs for {hub.left:.1f}s{drains}")
             if (backup := last_backup(session.database)) is not None:
                 yield Check("ok" if backup.is_there else "note", "last backup", backup_in_words(backup))
             if held := await pulled(store, session.settings.tenant, definitions):

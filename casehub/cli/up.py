@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, Any, Final
@@ -33,6 +33,7 @@ from casehub.lifecycle import CaseStatus
 from casehub.lookup import release
 from casehub.query import CaseQuery
 from casehub.retention import KEEP, retention_of
+from casehub.sharing import SharedStore
 from casehub.spi import Volatile
 
 LEAVE: Final = 1.0
@@ -148,7 +149,8 @@ async def up(
             resumed = await _counts(hub)
             async with listening(hub, socket) as control:
                 leave_note(database, Worked(settings.app, settings.loop, session.allow_code), over=True)
-                _say_what_runs(session.printer, settings.app, hub, database, resumed, settings.drain_timeout)
+                hubs = [each.name for each in await hub.store.hubs()] if isinstance(hub.store, SharedStore) else []
+                _say_what_runs(session.printer, settings.app, hub, database, resumed, hubs, settings.drain_timeout)
                 await stop.asked.wait()
                 note(
                     f"stopping: {hub.runtime.working} worker(s) running, {settings.drain_timeout} for them; "
@@ -233,7 +235,13 @@ async def _counts(hub: CaseHub) -> Mapping[str, int]:
 
 
 def _say_what_runs(
-    printer: Printer, application: str, hub: CaseHub, database: Path, counts: Mapping[str, int], limit: str
+    printer: Printer,
+    application: str,
+    hub: CaseHub,
+    database: Path,
+    counts: Mapping[str, int],
+    hubs: Sequence[str],
+    limit: str,
 ) -> None:
     """The banner."""
     store = hub.store
@@ -248,6 +256,7 @@ def _say_what_runs(
                 "kept": [{"definition": each.name, "structure": each.hash} for each in hub.registry.others],
                 "store": hub.store.describe(),
                 "snapshots": None if hub.snapshot_store is None else hub.snapshot_store.describe(),
+                "hubs": hubs,
                 "database": shown,
                 "socket": str(socket_of(database)),
                 "cases": counts,
@@ -272,6 +281,7 @@ def _say_what_runs(
             ),
             ("  store", hub.store.describe()),
             *([] if hub.snapshot_store is None else [("  snapshots", hub.snapshot_store.describe())]),
+            *([("  hubs", f"{len(hubs)} on this database: {', '.join(hubs)}")] if hubs else []),
             ("  control", socket_of(database)),
             ("  open cases", told),
             ("  ended cases", _kept(hub)),

@@ -39,6 +39,8 @@ Around it, what awaits:
     acts          what a pump does about a committed event
     bulk          many inputs for many pumps at once
     recovery      when the store says no
+    tenure        whose a case is, as its pump knows it
+    standing      a hub among the hubs of its store
     waiters       who waits for something in a case
     deliberation  when a loop control that awaits is due, asking it, what its answer comes to
     questions     what a worker asks of people while it runs

@@ -25,6 +25,7 @@ from casehub.engine.live import LiveCase
 from casehub.engine.notices import notices
 from casehub.engine.recovery import back_off, commit, matters, moved, put_off, reload, repeated, sort_out
 from casehub.engine.runtime import Runtime, Ticket
+from casehub.engine.tenure import Tenure, refused_by
 from casehub.engine.waiters import Waiters
 from casehub.errors import CaseHubError, HubClosedError, LimitError
 from casehub.events import ActivationId
@@ -56,6 +57,7 @@ class Pump:
         "live",
         "pumping",
         "runtime",
+        "tenure",
         "visitors",
         "waiters",
     )
@@ -69,6 +71,7 @@ class Pump:
         self.pumping = False
         self.attempts: dict[ActivationId, Attempt] = {}
         self.visitors = 0
+        self.tenure = Tenure()
         self.asking: Asking | None = None
         self._taken: Sequence[tuple[Ticket, Turn]] = ()
         self._uncommitted = False
@@ -190,10 +193,21 @@ class Pump:
         if self.asking is not None:
             self.asking.call_off()
 
+    def lose(self, owner: str = "") -> None:
+        """The case is another hub's: what runs of it here is called off, and nothing of it is taken any more."""
+        lost = self.tenure.lose(self.live.state, owner, self.runtime)
+        self.call_off()
+        self.forget_waiters(lost)
+        self._taken, self._uncommitted = (), True  # nobody is told any more what it had come to
+        self.inbox.clear()
+        self._idle(self)
+
     # ---- the role
 
     def _enter(self, ticket: Ticket) -> None:
         self.runtime.check_open()
+        if self.tenure.refuses(ticket):
+            return
         if ticket.input.at is NEVER:
             ticket.input.at = self.runtime.clock.now()
         self.inbox.append(ticket)
@@ -224,7 +238,7 @@ class Pump:
         while work:
             self._give_role_up()
             result = await self._work(work[0], scope)
-            if result is not None:
+            if result is not None and self.tenure.lost is None:
                 result.at = self.runtime.clock.now()
                 self.inbox.append(Ticket(result))
             if self.pumping:
@@ -286,7 +300,7 @@ class Pump:
         try:
             if self.runtime.brake.on or self.runtime.ward.held or self.live.state.quarantined:
                 self._give_notice(ticket.input, taken)
-            taken.append((ticket, self.live.take(ticket.input)))
+            taken.append((ticket, self.tenure.sign(self.live.take(ticket.input))))
         except CaseHubError as error:
             self.runtime.refused += 1
             self._refuse(ticket, error)
@@ -311,12 +325,15 @@ class Pump:
         """Let the case take what the hub has to tell it first."""
         live, runtime = self.live, self.runtime
         told = notices(runtime.brake, runtime.ward, runtime.clock, live.state, live.structure.name, input)
-        taken.extend((Ticket(notice), live.take(notice)) for notice in told)
+        taken.extend((Ticket(notice), self.tenure.sign(live.take(notice))) for notice in told)
 
     async def finish(self, taken: Sequence[tuple[Ticket, Turn]], results: Sequence[CommitResult] | None) -> list[Work]:
         """After the commit: answer, and say what is started. `results`: of the turns that matter to the store."""
         done = taken
         if results is None or not set(map(type, results)) <= _ALL_WELL:
+            if (owner := refused_by(results or (), self.runtime)) is not None:
+                self.lose(owner)
+                return []
             done = await self._recover(taken, results)
         self._taken, self._uncommitted = (), False
         work: list[Work] = []
@@ -353,6 +370,7 @@ class Pump:
     async def _work(self, work: Work, scope: anyio.CancelScope) -> Input | None:
         self.runtime.working += 1
         try:
+            await self.runtime.may_begin()
             if isinstance(work, Asking):
                 return await self._ask(work)
             resources = self.runtime.resources.get(self.live.structure.hash, {})

@@ -111,7 +111,9 @@ async def reload(
             wait = min(wait * 2, PATIENCE)
     for _, turn in taken:
         if not turn.envelope.seq and turn.events and turn.envelope.version <= len(events):
-            turn.envelope.seq = events[turn.envelope.version - 1].seq
+            found = events[turn.envelope.version - 1]
+            if _same(found, turn.events[0]):  # another hub may have written there meanwhile
+                turn.envelope.seq = found.seq
     if events:
         runtime.bus.catch_up(events[-1].seq)
     state = live.state
@@ -129,7 +131,7 @@ def sort_out(
 ) -> tuple[list[tuple[Ticket, Turn]], list[Ticket]]:
     """What of a batch is done, and the tickets that are taken again, in order; the rest goes to `refuse`.
 
-    Without results (an unknown outcome) the log decides: this hub alone writes the case, so a turn is in it or is not.
+    Without results (an unknown outcome) the log decides: a turn that is in it has been found there by `reload`.
     A conflict is somebody else's doing where nothing before it fell: what follows a turn that fell was built on it.
     """
     done: list[tuple[Ticket, Turn]] = []
@@ -138,8 +140,7 @@ def sort_out(
     answers = iter(results or ())
     for ticket, turn in taken:
         result = next(answers, None) if matters(turn) else None
-        last = turn.envelope.version + len(turn.events) - 1
-        if not turn.events or isinstance(result, Committed) or (result is None and live.state.version >= last):
+        if not turn.events or isinstance(result, Committed) or (result is None and turn.envelope.seq):
             done.append((ticket, turn))
         elif isinstance(result, Duplicate):
             done.append((ticket, repeated(live, result.seq)))
@@ -156,6 +157,11 @@ def sort_out(
             again.append(ticket)
         fallen = fallen or not (result is None or isinstance(result, Committed))
     return done, again
+
+
+def _same(one: Event, other: Event) -> bool:
+    """Whether this is the event that was to be written there."""
+    return (one.name, one.at, one.by, one.envelope.turn) == (other.name, other.at, other.by, other.envelope.turn)
 
 
 def _said_no(result: TooLarge | Refused) -> CaseHubError:

@@ -13,6 +13,7 @@ import structlog
 from casehub.bus import Bus
 from casehub.engine.brake import Brake
 from casehub.engine.quarantine import Ward
+from casehub.engine.standing import Standing
 from casehub.engine.timers import TimerWheel
 from casehub.engine.watchdog import Watchdog
 from casehub.errors import HubClosedError
@@ -29,7 +30,8 @@ class Runtime:
     """What the pumps of one hub share. `spawn` runs a job in a task of the hub's group.
 
     `resources`: by the hash of a structure and their names; `pumping`, `working`: how many pumps hold their role, how many attempts and
-    deliberations run; `ward`: the workers that are quarantined; `brake`: what is held; `draining`: nothing new is
+    deliberations run; `standing`: among the hubs of the store, None where there is this one only; `ward`: the workers that
+    are quarantined; `brake`: what is held; `draining`: nothing new is
     started; `closed`: nothing runs any more; the rest are counts for metrics.
     """
 
@@ -43,6 +45,7 @@ class Runtime:
     resources: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     watchdog: Watchdog = field(default_factory=Watchdog)
     ward: Ward = field(default_factory=Ward)
+    standing: Standing | None = None
     brake: Brake = field(default_factory=Brake)
     turns: int = 0
     refused: int = 0
@@ -52,6 +55,11 @@ class Runtime:
     working: int = 0
     draining: bool = False
     closed: bool = False
+
+    async def may_begin(self) -> None:
+        """Wait until the lease of the hub runs, where there are others."""
+        if self.standing is not None and not self.standing.held:
+            await self.standing.regained()
 
     def count(self, outcome: str) -> None:
         """Count how an attempt ended, by the name of its event."""

@@ -109,6 +109,10 @@ class TimerWheel:
         if due is not None:
             self.note(due)
 
+    def forget(self, tenant: str, case: CaseId) -> None:
+        """What was posted to a case never had its turn here: if the case comes back, it is posted again."""
+        self._posted = {entry for entry in self._posted if entry[:2] != (tenant, case)}
+
     def next(self) -> float | None:
         """When the next thing is due, on the monotonic clock; durable timers that are being brought do not count."""
         times = [self._alarms[0][0]] if self._alarms else []

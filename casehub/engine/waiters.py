@@ -18,10 +18,11 @@ T = TypeVar("T")
 class Waiters:
     """Those who wait for one case. `len` counts them; who gives up is out at once."""
 
-    __slots__ = ("_runtime", "_sleeping", "_tests")
+    __slots__ = ("_refused", "_runtime", "_sleeping", "_tests")
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
+        self._refused: Exception | None = None
         self._tests: dict[asyncio.Future[Any], Callable[[LiveCase], Any]] = {}
         self._sleeping: dict[asyncio.Future[None], None] = {}
 
@@ -31,6 +32,8 @@ class Waiters:
     async def until(self, test: Callable[[LiveCase], T | None]) -> T:
         """Wait until `test` of the case as `tell` has it gives something; what it raises comes through."""
         self._runtime.check_open()
+        if self._refused is not None:
+            raise self._refused
         found: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._tests[found] = test
         try:
@@ -68,7 +71,8 @@ class Waiters:
                 woken.set_result(None)
 
     def refuse(self, error: Exception) -> None:
-        """Nobody will answer."""
+        """Nobody will answer, whoever waits now and whoever comes."""
+        self._refused = error
         for found in (*self._tests, *self._sleeping):
             if not found.done():
                 found.set_exception(error)

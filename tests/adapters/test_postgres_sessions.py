@@ -1,4 +1,4 @@
-"""What a server adds to the PostgreSQL store: sessions that end, servers that stop, and who owns the database."""
+"""What a server adds to the PostgreSQL store: sessions that end, and servers that stop."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from casehub.adapters.postgres import PostgresStore
 from casehub.adapters.postgres.connection import Connection, Place
 from casehub.adapters.postgres.group import PostgresGroup
 from casehub.adapters.postgres.writer import PostgresDatabase
-from casehub.errors import SettingsError, StoreError, StoreOwnedError, StoreUnavailableError
+from casehub.errors import SettingsError, StoreError, StoreUnavailableError
 from casehub.events import CaseId
 from casehub.query import EventQuery
 from casehub.spi import Committed, Refused
@@ -217,24 +217,10 @@ async def test_a_server_that_is_not_there_is_named_without_the_password(server: 
     assert "secret" not in f"{raised.value} {store.describe()}"
 
 
-# ---- owners
+# ---- beside each other
 
 
-async def test_a_second_owner_is_refused_and_told_who_the_first_is(
-    store: PostgresStore, url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("casehub.adapters.postgres.connection.LOCK_WAIT", 0.1)
-    async with opened(store):
-        with pytest.raises(
-            StoreOwnedError, match=r"is owned by process \d+ on .*; stop it, or read the database read-only"
-        ):
-            await PostgresStore(url).open(lambda turns: None)
-        await committed(store, Writing("c1").turn(CaseStarted()))
-    async with opened(PostgresStore(url)):
-        pass
-
-
-async def test_two_schemas_of_a_database_have_an_owner_each(store: PostgresStore, url: str) -> None:
+async def test_two_schemas_of_a_database_have_a_log_each(store: PostgresStore, url: str) -> None:
     (schema,) = parse_qs(urlsplit(url).query)["schema"]
     other = PostgresStore(url.replace(f"schema={schema}", f"schema={schema}b"))
     try:
@@ -246,24 +232,7 @@ async def test_two_schemas_of_a_database_have_an_owner_each(store: PostgresStore
             connection.execute(f"DROP SCHEMA {schema}b CASCADE".encode())
 
 
-async def test_an_owner_that_was_cut_off_while_another_owned_the_database_writes_nothing_more(
-    store: PostgresStore, url: str
-) -> None:
-    writing = Writing("c1")
-    async with opened(store):
-        await committed(store, writing.turn(CaseStarted()))
-        end_sessions(store)
-        async with opened(PostgresStore(url)) as _:
-            pass
-        with pytest.raises(StoreOwnedError, match=r"has been owned by process \d+ .* while this process was cut off"):
-            await store.commit([writing.turn(GoalReached(goal="a"))])
-    async with opened(PostgresStore(url, read_only=True)) as _:
-        pass
-
-
-async def test_a_reader_sees_beside_an_owner_what_is_committed_and_writes_nothing(
-    store: PostgresStore, url: str
-) -> None:
+async def test_a_reader_sees_beside_a_hub_what_is_committed_and_writes_nothing(store: PostgresStore, url: str) -> None:
     reader = PostgresStore(url, read_only=True)
     async with opened(store):
         await committed(store, Writing("c1").turn(CaseStarted()))
@@ -282,6 +251,8 @@ async def test_a_reader_sees_beside_an_owner_what_is_committed_and_writes_nothin
         ("postgresql://me@host", "names its database"),
         ("postgresql://me@host/db?schema=a;b", "small letters"),
         ("postgresql://me@host/db?schema=A", "small letters"),
+        ("postgresql://me@host/db?lease=soon", "lease=soon: write a number of seconds"),
+        ("postgresql://me@host/db?lease=0", "lease=0: write a number of seconds"),
     ],
 )
 def test_a_url_that_cannot_be_used_is_refused(url: str, error: str) -> None:
@@ -294,4 +265,5 @@ def test_a_place_is_told_without_its_password_and_its_options() -> None:
     assert str(place) == "postgresql://host:5433/db?schema=claims"
     assert "sslmode=require" in place.url
     assert "connect_timeout=10" in place.url
+    assert Place.of("postgresql://host/db?lease=2.5").lease == 2.5
     assert "connect_timeout=3" in Place.of("postgresql://host/db?connect_timeout=3").url

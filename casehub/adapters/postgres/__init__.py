@@ -1,19 +1,26 @@
-"""A store in a PostgreSQL database: durable, as far as the server is; owned by one process, which may be anywhere.
+"""A store in a PostgreSQL database: durable, as far as the server is; of one hub or several, which may be anywhere.
 
-Writing is `writer` (one session that owns the database, groups), asking is `log`, what is in the database is `schema`.
+Writing is `writer` (a session, groups), asking is `log`, who there is is `hubs`, whose a case is is `claims`, what is in the
+database is `schema`.
 """
 
 from __future__ import annotations
 
+import os
+import socket
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from pathlib import Path
+from typing import TypeVar
 
 import psycopg
 
 from casehub.adapters.inventory import Inventory, take
 from casehub.adapters.migrations import Finding
 from casehub.adapters.postgres.backup import dump
-from casehub.adapters.postgres.connection import LOST, Connection, Place, owner_of
+from casehub.adapters.postgres.claims import Claimant, claim_case, lead_as, orphans_of, release_case
+from casehub.adapters.postgres.connection import LOST, Connection, Place
+from casehub.adapters.postgres.hubs import Membership, drain_hub, hubs_of
 from casehub.adapters.postgres.log import PostgresReader, Session
 from casehub.adapters.postgres.schema import MIGRATIONS, check_database, schema_sql, schema_version, tables
 from casehub.adapters.postgres.writer import PostgresDatabase
@@ -23,15 +30,19 @@ from casehub.adapters.writer import Writer
 from casehub.adapters.written import EVENT_BYTES
 from casehub.errors import SchemaError, StoreError, StoreOwnedError, StoreUnavailableError
 from casehub.events import CaseId, Event
-from casehub.spi import Turn
+from casehub.sharing import Elsewhere, Member, News
+from casehub.spi import Claim, DueTimer, Turn
+
+T = TypeVar("T")
 
 
 class PostgresStore(SqlStore[Session]):
-    """Implements `CaseStore` and `EventLog`.
+    """Implements `CaseStore`, `SharedStore` and `EventLog`.
 
     `url`: `postgresql://user:password@host:5432/database`, with what libpq takes behind a `?`, and `schema` (by default
-    `casehub`), in which the tables lie. `read_only`: beside an owner or without one, takes no lock, makes nothing, and
-    cannot commit. `event_bytes`: the largest body of an event; a turn with a larger one is `TooLarge`.
+    `casehub`), in which the tables lie, and `lease` (of a hub, in seconds; 15 by default). `read_only`: beside hubs or
+    without one, is none itself, makes nothing, and cannot commit. `event_bytes`: the largest body of an event; a turn with
+    a larger one is `TooLarge`.
     """
 
     def __init__(self, url: str, *, read_only: bool = False, event_bytes: int = EVENT_BYTES) -> None:
@@ -39,6 +50,8 @@ class PostgresStore(SqlStore[Session]):
         super().__init__(str(self.place), read_only=read_only)
         self._event_bytes = event_bytes
         self._database: PostgresDatabase | None = None
+        self._member: Membership | None = None
+        self._claims: Readers[Connection] | None = None
 
     @property
     def latest(self) -> int:
@@ -47,7 +60,7 @@ class PostgresStore(SqlStore[Session]):
     def describe(self) -> str:
         if self.read_only:
             return f"PostgreSQL, {self.place}, read-only"
-        return f"PostgreSQL, {self.place}: survives a killed process, and what the server survives; one process owns it"
+        return f"PostgreSQL, {self.place}: survives a killed process, and what the server survives; several hubs may work it"
 
     async def open(self, published: Callable[[Sequence[Turn]], None]) -> None:
         """Makes the schema and brings it up to date, unless it is `read_only`.
@@ -62,9 +75,12 @@ class PostgresStore(SqlStore[Session]):
             if self.read_only:
                 await self._verify()
             else:
-                self._database = PostgresDatabase(self.place)
+                self._member = Membership(self.place, f"process {os.getpid()} on {socket.gethostname()}")
+                self._claims = Readers("casehub-postgres-claims", lambda: Claimant(self.place), threads=1)
+                self._database = PostgresDatabase(self.place, self._member)
                 self._writer = Writer("casehub-postgres-writer", self._database, published, self._event_bytes)
                 await self._writer.started()
+                self._member.start()
         except BaseException as error:
             await self.close()
             if isinstance(error, LOST):
@@ -103,6 +119,85 @@ class PostgresStore(SqlStore[Session]):
         if self._writer is not None and self._database is not None and self._database.in_doubt:
             await self._writer.commit([])
 
+    async def close(self) -> None:
+        claims, member = self._claims, self._member
+        self._claims = self._member = None
+        try:
+            await super().close()
+        finally:
+            try:
+                if claims is not None:
+                    await claims.close()
+            finally:
+                if member is not None:
+                    await member.close()
+
+    # ---- with other hubs
+
+    @property
+    def hub(self) -> str:
+        return "" if self._member is None else self._member.boot
+
+    @property
+    def lease(self) -> float:
+        return self.place.lease
+
+    @property
+    def held(self) -> bool:
+        return self._member is not None and self._member.held
+
+    @property
+    def fenced(self) -> bool:
+        return self._member is not None and self._member.fenced
+
+    def listen(self, heard: Callable[[News], None]) -> None:
+        self._joined.heard = heard
+
+    async def rejoin(self) -> None:
+        await self._joined.again()
+
+    async def drain(self) -> None:
+        hub, self._joined.draining = self.hub, True  # however often the lease is renewed
+        await self._claim(lambda connection: drain_hub(connection, hub))
+
+    async def hubs(self) -> Sequence[Member]:
+        return await self._ask(lambda session: hubs_of(session.connection))
+
+    async def claim(self, case: CaseId, tenant: str = "default", *, ended: bool = False) -> Claim | Elsewhere:
+        hub = self.hub
+        return await self._claim(lambda connection: claim_case(connection, hub, case, tenant, ended=ended))
+
+    async def release(self, case: CaseId, claim: Claim, tenant: str = "default") -> None:
+        await self._claim(lambda connection: release_case(connection, claim, case, tenant))
+
+    async def lead(self, name: str, tenant: str = "default") -> bool:
+        hub = self.hub
+        return await self._claim(lambda connection: lead_as(connection, hub, name, tenant))
+
+    async def orphans(self, tenant: str = "default") -> Sequence[CaseId]:
+        return await self._ask(lambda session: orphans_of(session.connection, tenant))
+
+    async def _claim(self, act: Callable[[Connection], T]) -> T:
+        if self._claims is None:
+            self._writing()  # says why not
+            raise StoreError(f"{self.name}: the store is being closed")
+        return await self._claims.ask(act)
+
+    @property
+    def _joined(self) -> Membership:
+        if self._member is None:
+            self._writing()
+            raise StoreError(f"{self.name}: the store is being closed")
+        return self._member
+
+    async def due(self, now: datetime, limit: int = 100) -> Sequence[DueTimer]:
+        hub = self.hub
+        return await self._ask(lambda session: session.due_of(hub, now, limit))
+
+    async def next_due(self, after: datetime | None = None) -> datetime | None:
+        hub = self.hub
+        return await self._ask(lambda session: session.next_due_of(hub, after))
+
     def schema_version(self) -> int:
         try:
             connection = Connection(self.place, read_only=True)
@@ -126,7 +221,7 @@ class PostgresStore(SqlStore[Session]):
         )
 
     async def owner(self) -> str:
-        return await self._ask(lambda session: owner_of(session.connection, self.place))
+        return ", ".join(each.name for each in await self.hubs())
 
     async def backup(self, to: Path, named: Path, told: Callable[[int, int], object]) -> Sequence[Finding]:
         """By `pg_dump`, which looks after its copy itself."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from datetime import datetime
 from typing import Any, Final, TypeVar
 
 import psycopg
@@ -11,8 +12,11 @@ import psycopg
 from casehub.adapters.postgres.connection import LOST, Connection, Place
 from casehub.adapters.readers import Reader
 from casehub.adapters.sql_log import COUNT, SURE, LogSession, Meaning
+from casehub.adapters.written import from_micros, to_micros
 from casehub.errors import StoreUnavailableError
+from casehub.events import CaseId, TimerId
 from casehub.lifecycle import CaseStatus
+from casehub.spi import DueTimer
 
 _KIND: Final = "e.kind = ANY(:kinds::integer[])"
 # The first of each kind, and of these the first: to sort all there are would cost the log. Arrays and pairs are there for
@@ -25,6 +29,11 @@ _FIRST_OF_KINDS: Final = (
 _SURE_OF_KINDS: Final = (
     "e.seq = ANY(ARRAY(SELECT s.seq FROM events AS s WHERE s.kind = ANY(:kinds::integer[]) AND {sure}))"
 )
+
+_MINE: Final = """JOIN cases AS c USING (tenant, case_id)
+WHERE (c.owner = :hub OR NOT EXISTS (SELECT FROM hubs AS o WHERE o.boot = c.owner))"""
+_DUE: Final = f"SELECT tenant, case_id, timer, due FROM timers {_MINE} AND due <= :now ORDER BY due LIMIT :limit"  # noqa: S608 - the clauses above
+_NEXT_DUE: Final = f"SELECT due FROM timers {_MINE} AND due > :now ORDER BY due LIMIT 1"  # noqa: S608 - the clauses above
 
 T = TypeVar("T")
 
@@ -43,6 +52,18 @@ class Session(LogSession):
     ordered = "position('/' in case_id) > 0 AND case_id COLLATE \"C\""
     offered = "no IN (SELECT task_no FROM offers WHERE tenant = :tenant AND who = ANY(:who::text[]))"
     mine = "(assignee = :user OR (assignee = '' AND NOT :user = ANY(declined)))"
+
+    def due_of(self, hub: str, now: datetime, limit: int) -> Sequence[DueTimer]:
+        """As `due`, but for the cases that other hubs have."""
+        values = {"hub": hub, "now": to_micros(now), "limit": max(limit, 0)}
+        rows = self.connection.execute(_DUE, values).fetchall()
+        return [DueTimer(tenant, CaseId(case), TimerId(timer), from_micros(due)) for tenant, case, timer, due in rows]
+
+    def next_due_of(self, hub: str, after: datetime | None) -> datetime | None:
+        """As `next_due`, but for the cases that other hubs have."""
+        values = {"hub": hub, "now": -(2**62) if after is None else to_micros(after)}
+        row = self.connection.execute(_NEXT_DUE, values).fetchone()
+        return None if row is None else from_micros(row[0])
 
     def give_up(self) -> None:
         with suppress(psycopg.Error):  # nothing was written

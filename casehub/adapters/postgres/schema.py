@@ -8,13 +8,16 @@ Times are microseconds since 1970 (UTC).
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import Final
+
+import psycopg
 
 from casehub.adapters.group import COUNTED
 from casehub.adapters.migrations import Finding, Migration, version_of
 from casehub.adapters.postgres.connection import Connection, Place
-from casehub.errors import SchemaError
+from casehub.errors import SchemaError, StoreOwnedError
 
 MIGRATIONS: Final[Sequence[Migration]] = (
     Migration(
@@ -176,6 +179,87 @@ CREATE TABLE snapshots (                -- the last one of each case that has an
 CREATE INDEX snapshots_by_parent ON snapshots (tenant, parent) WHERE parent <> '';
 """,
     ),
+    Migration(
+        4,
+        "several hubs",
+        """\
+DROP TABLE ownership;
+
+CREATE TABLE hubs (                     -- who works cases; one whose row is gone writes nothing more
+    boot text PRIMARY KEY,              -- new at each start
+    name text NOT NULL,
+    joined timestamptz NOT NULL,
+    expires timestamptz NOT NULL,       -- by the server's clock, as are all times here
+    draining boolean NOT NULL,          -- it takes up no more cases
+    pid integer NOT NULL,               -- its session that renews
+    began timestamptz NOT NULL,
+    missed timestamptz                  -- since when another hub has found that session ended
+);
+
+ALTER TABLE cases
+    ADD COLUMN owner text NOT NULL DEFAULT '',   -- the hub that may write it, for as long as that is one
+    ADD COLUMN epoch bigint NOT NULL DEFAULT 0;  -- how often it has been taken up
+
+CREATE TABLE leads (                    -- the one hub that follows the log for all, for each durable subscriber
+    tenant text NOT NULL,
+    name text NOT NULL,
+    owner text NOT NULL,
+    PRIMARY KEY (tenant, name)
+);
+
+CREATE TABLE inbox (                    -- inputs for cases that other hubs work
+    post text PRIMARY KEY,
+    tenant text NOT NULL,
+    case_id text NOT NULL,
+    input text NOT NULL,                -- JSON
+    outcome text,                       -- JSON; NULL until it has been taken or refused
+    posted timestamptz NOT NULL DEFAULT now()
+);
+CREATE INDEX inbox_open ON inbox (tenant, case_id) WHERE outcome IS NULL;
+CREATE INDEX inbox_answered ON inbox (posted) WHERE outcome IS NOT NULL;
+
+CREATE FUNCTION channel() RETURNS text LANGUAGE sql STABLE AS $$
+    SELECT 'casehub_' || (hashtextextended(current_schema(), 0) & x'7fffffffffffffff'::bigint)
+$$;
+
+CREATE FUNCTION lock_log() RETURNS void LANGUAGE sql AS $$
+    SELECT pg_advisory_xact_lock(hashtextextended('casehub log ' || current_schema(), 0))
+$$;
+
+-- Positions are given here, under a lock that is kept until the transaction is seen by all: so in commit order.
+-- `expected`: the position that the writer has numbered its events behind; what that is off by is `casehub.shift`.
+CREATE FUNCTION append(hub text, expected bigint, number bigint) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+    last bigint;
+BEGIN
+    PERFORM lock_log();
+    IF NOT EXISTS (SELECT FROM hubs WHERE boot = hub) THEN
+        RAISE EXCEPTION 'hub % is none of the hubs any more', hub USING ERRCODE = 'CH001';
+    END IF;
+    SELECT greatest((SELECT max(seq) FROM events), (SELECT max(seq) FROM retired), 0) INTO last;
+    PERFORM set_config('casehub.expected', expected::text, true);
+    PERFORM set_config('casehub.shift', (last - expected)::text, true);
+    IF EXISTS (SELECT FROM hubs WHERE boot <> hub) THEN
+        PERFORM pg_notify(channel(), 'log ' || hub || ' ' || (last + number));
+    END IF;
+    RETURN last - expected;
+END
+$$;
+
+CREATE FUNCTION moved(seq bigint) RETURNS bigint LANGUAGE sql STABLE AS $$
+    SELECT seq + CASE WHEN seq > current_setting('casehub.expected')::bigint
+        THEN current_setting('casehub.shift')::bigint ELSE 0 END
+$$;
+
+CREATE FUNCTION fence(there bigint, wanted bigint) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    IF there <> wanted THEN
+        RAISE EXCEPTION '% cases are not as they were for the hub', wanted - there USING ERRCODE = 'CH002';
+    END IF;
+END
+$$;
+""",
+    ),
 )
 
 _REGISTER: Final = """\
@@ -193,6 +277,11 @@ _STEP: Final = """\
 {step.sql}
 INSERT INTO schema_migrations VALUES ({step.version}, '{step.name}', '{step.sha256}', now());
 """
+_LOCK: Final = "SELECT pg_try_advisory_lock(hashtextextended(?, 0))"
+_UNLOCK: Final = "SELECT pg_advisory_unlock(hashtextextended(?, 0))"
+_LOCK_WAIT: Final = 10.0
+"""Seconds that another process gets to bring the schema up to date."""
+_LOCK_STEP: Final = 0.05
 _TABLES: Final = "SELECT tablename FROM pg_tables WHERE schemaname = ?"
 _APPLIED: Final = "SELECT version, name, sha256 FROM schema_migrations ORDER BY version"
 
@@ -205,13 +294,32 @@ def schema_sql(schema: str, since: int = 0) -> str:
 
 
 def migrate(connection: Connection, place: Place) -> None:
-    """Bring the database to this version in one transaction.
+    """Bring the database to this version in one transaction; who comes second waits for it.
 
-    Raises `SchemaError` when the database is newer, was made by other migrations, or its schema is somebody else's.
+    Raises `SchemaError` when the database is newer, was made by other migrations, or its schema is somebody else's, and
+    `StoreOwnedError` while the lock is held by others: CaseHub before version 4 of the schema held it for its life.
     """
+    if schema_version(connection, place) == MIGRATIONS[-1].version:
+        return
+    name = (f"casehub {place.schema}",)
+    end = time.monotonic() + _LOCK_WAIT
+    while not connection.execute(_LOCK, name).fetchone()[0]:
+        if time.monotonic() > end:
+            raise StoreOwnedError(
+                f"{place}: its schema has to be brought up to date, and is held by {_holder(connection)}; stop that first"
+            )
+        time.sleep(_LOCK_STEP)
     version = schema_version(connection, place)
     if version < MIGRATIONS[-1].version:
         connection.run(schema_sql(place.schema, version))
+    connection.execute(_UNLOCK, name)
+
+
+def _holder(connection: Connection) -> str:
+    try:
+        return str(connection.execute("SELECT owner FROM ownership").fetchone()[0])
+    except psycopg.errors.UndefinedTable:
+        return "a process that does so"
 
 
 def schema_version(connection: Connection, place: Place) -> int:

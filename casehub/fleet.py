@@ -1,0 +1,93 @@
+"""A hub among the hubs of its store: it takes over what nobody has, hears what others commit, and knows when it is out.
+
+Where one process owns the store there is none of this.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import structlog
+
+from casehub.engine.runtime import Runtime
+from casehub.engine.standing import Standing
+from casehub.patience import patiently
+from casehub.residents import Residents
+from casehub.sharing import News, SharedStore
+
+log = structlog.get_logger("casehub.hub")
+
+LOOKS: Final = 3
+"""How often, in the time of a lease, a hub looks for cases that nobody has."""
+
+
+class Fleet:
+    """Keeps a hub among the others. `resumes`: it takes over cases that nobody has, unasked."""
+
+    def __init__(self, runtime: Runtime, residents: Residents, standing: Standing, *, resumes: bool) -> None:
+        self._runtime = runtime
+        self._residents = residents
+        self._standing = standing
+        self._store: SharedStore = standing.store
+        self._resumes = resumes
+        self._changed = asyncio.Event()
+        self._lapsed = False
+        self._store.listen(self._hear)
+
+    async def run(self) -> None:
+        """Look after it until cancelled, `LOOKS` times in a lease and whenever hubs come or go."""
+        while True:
+            self._changed.clear()
+            if self._store.fenced:
+                await self._join_again()
+            self._look_at_the_lease()
+            if self._resumes and not self._runtime.draining:
+                await self._patiently(self._take_over)
+            try:
+                await asyncio.wait_for(self._changed.wait(), self._store.lease / LOOKS)
+            except TimeoutError:
+                continue
+
+    def _hear(self, news: News) -> None:
+        if news.position:
+            for case in list(self._residents.ended):  # it may go on there: who asks for it is told from the log
+                self._residents.let_leave(case)
+            self._runtime.bus.catch_up(news.position)
+        if news.hubs:
+            self._changed.set()
+            self._runtime.wheel.note(self._runtime.clock.now())  # timers of cases that nobody has any more
+
+    def _look_at_the_lease(self) -> None:
+        """Say so when nothing may be begun any more, and let what waits for that begin."""
+        if self._store.held:
+            if self._lapsed:
+                log.warning("hub.lease_regained", hub=self._store.hub)
+            self._lapsed = False
+            self._standing.wake()
+        elif not self._lapsed:
+            self._lapsed = True
+            log.error(
+                "hub.lease_lapsed",
+                hub=self._store.hub,
+                lease=self._store.lease,
+                reason="it could not be renewed: nothing is begun until it is; see that the database can be reached",
+            )
+
+    async def _join_again(self) -> None:
+        """Other hubs have put this one out: what it has in memory is theirs, and it begins anew."""
+        log.error("hub.put_out_by_others", hub=self._store.hub, lease=self._store.lease, cases=self._residents.resident)
+        for pump in list(self._residents.pumps.values()):
+            pump.lose()
+        self._standing.wake()
+        await self._patiently(self._store.rejoin)
+        log.warning("hub.joined_again", hub=self._store.hub)
+        self._runtime.bus.catch_up(await self._patiently(self._runtime.store.log.position))
+
+    async def _take_over(self) -> None:
+        found = await self._store.orphans(self._residents.tenant)
+        await self._residents.take_up(found)
+
+    async def _patiently(self, ask: Callable[[], Awaitable[int | None]]) -> int:
+        return await patiently(ask, self._runtime.clock) or 0
