@@ -60,7 +60,7 @@ class Evidence:
 
     `events`: all of the store's, in the order of their positions; `live`: states as the last hub held them in memory;
     `tasks`: those that are open; `letters`: the activations that are dead letters; `poisoned`: the cases that were given what nobody can do;
-    `loops`: the loop controls by definition; `effectful`: bindings whose workers leave an effect at each call; `hearings`: the positions that the durable
+    `loops`: the loop controls by definition; `kept`: states as the snapshots have them; `effectful`: bindings whose workers leave an effect at each call; `hearings`: the positions that the durable
     subscriber was called with; `heard_kinds`: what it listens to; `before`, `after`: resources around the last hub.
     """
 
@@ -79,6 +79,7 @@ class Evidence:
     before: Resources
     after: Resources
     loops: Mapping[str, LoopControl] = field(default_factory=dict[str, LoopControl])
+    kept: list[CaseState] = field(default_factory=list[CaseState])
     logs: dict[CaseId, list[Event]] = field(init=False)
     states: dict[CaseId, CaseState] = field(init=False)
 
@@ -91,6 +92,10 @@ class Evidence:
         for event in self.events:
             self.logs[event.case].append(event)
         self.states = {case: self._folded(case, log) for case, log in self.logs.items()}
+
+    def upto(self, case: CaseId, version: int) -> CaseState:
+        """What a case was at a version."""
+        return self._folded(case, self.logs[case][:version])
 
     def _folded(self, case: CaseId, log: Sequence[Event]) -> CaseState:
         state = CaseState(case)
@@ -133,6 +138,9 @@ def state_is_the_fold_of_the_log(found: Evidence) -> Iterator[str]:
         state = found.states.get(live.id)
         for difference in differences(state, live):
             yield f"case {live.id} in memory is not what its log folds to: {difference}"
+    for kept in found.kept:
+        for difference in differences(found.upto(kept.id, kept.version), kept):
+            yield f"the snapshot of case {kept.id}@{kept.version} is not what the log folds to: {difference}"
     for row in found.cases:
         state = found.states.get(row.case)
         if state is not None and (state.status, bool(state.stalled)) != (row.status, row.stalled):

@@ -12,7 +12,7 @@ import random
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -22,7 +22,8 @@ import anyio
 import anyio._backends._asyncio  # once, and not in each fork
 import structlog
 
-from casehub import CaseEnded, CaseHub, CaseStarted, Event, WorkerExecutionCompleted
+from casehub import CaseEnded, CaseHub, CaseStarted, ChoreographyLoopControl, Event, WorkerExecutionCompleted
+from casehub.engine.keeping import bring_back
 from casehub.lookup import store_of
 from casehub.query import CaseQuery, EventQuery
 from casehub.spi import CaseStore
@@ -78,7 +79,11 @@ class Life:
     @classmethod
     def of(cls, place: Place, store: CaseStore | None = None) -> Life:
         """`store`: instead of the one at the place's URL."""
-        life = cls(place, CaseHub(*load.DEFINITIONS, loop=load.LOOP, store=store or place.url, seed=0))
+        kept = place.url if store is None else None  # beside the log, and written in the middle of the work
+        life = cls(
+            place,
+            CaseHub(*load.DEFINITIONS, loop=load.LOOP, store=store or place.url, snapshots=kept, checkpoint=5, seed=0),
+        )
         life.hub.on(*HEARD, durable="chaos")(life.hear)
         return life
 
@@ -132,6 +137,7 @@ class Life:
             "problems": check(found),
             "acked": sum(deed.answer == "acked" for deed in found.deeds),
             "cases": len(found.logs),
+            "snapshots": len(found.kept),
             "events": len(found.events),
             "effects": len(found.effects),
             "given_up": given_up,
@@ -143,6 +149,7 @@ class Life:
         there were of what had been interrupted too often, which were tried again."""
         journal, ledger = self.begin(0)
         live: list[CaseState] = []
+        kept: list[CaseState] = []
         letters: list[str] = []
         tasks_left: list[int] = []
         given_up: list[int] = []
@@ -157,6 +164,7 @@ class Life:
                 pumps = list(hub._residents_now._pumps.values())
                 live.extend([await pump.read(lambda case: case.state) for pump in pumps])
                 letters.extend(letter.id for letter in await hub.dead_letters.list(limit=100_000))
+                kept.extend([state async for state in _kept(hub)])
             tasks_left.append(len(asyncio.all_tasks()) - 1)
 
         before = _resources(0)
@@ -165,7 +173,22 @@ class Life:
         while threading.active_count() > before.threads and time.monotonic() < end:
             time.sleep(0.01)
         after = _resources(tasks_left[0])
-        return asyncio.run(_found(self.place, journal, ledger, live, letters, before, after)), given_up[0]
+        return asyncio.run(_found(self.place, journal, ledger, live, kept, letters, before, after)), given_up[0]
+
+
+async def _kept(hub: CaseHub) -> AsyncIterator[CaseState]:
+    """What the snapshots have of the cases that there are."""
+    if hub.snapshot_store is None:
+        return
+    await hub.snapshots.flushed()
+    after: str | None = None
+    while some := await hub.cases(limit=1_000, after=after):
+        after = some[-1].case
+        for each in some:
+            snapshot = await hub.snapshots.latest(each.case)
+            if snapshot is not None:
+                loop = load.LOOP.get(each.definition) or ChoreographyLoopControl()
+                yield bring_back(snapshot.payload, each.case, hub.tenant, loop).state
 
 
 async def _found(
@@ -173,6 +196,7 @@ async def _found(
     journal: Journal,
     ledger: Ledger,
     live: list[CaseState],
+    kept: list[CaseState],
     letters: list[str],
     before: Resources,
     after: Resources,
@@ -194,7 +218,7 @@ async def _found(
     return Evidence(
         events=events, cases=cases, timers=timers, tasks=[task for task in tasks if not task.status.ended], live=live, letters=letters,
         deeds=deeds, effects=list(ledger.effects()), hearings=list(ledger.hearings()), heard_kinds=HEARD,
-        effectful=load.EFFECTFUL, poisoned=poisoned(deeds), before=before, after=after, loops=load.LOOP,
+        effectful=load.EFFECTFUL, poisoned=poisoned(deeds), before=before, after=after, loops=load.LOOP, kept=kept,
     )  # fmt: skip
 
 

@@ -136,6 +136,7 @@ DOCTORED: list[tuple[str, str, Doctor]] = [
     ("I2", "a row has another version", alter("cases", version=99)),
     ("I2", "a row of a case is gone", lambda found: found.cases.pop()),
     ("I3", "a fact in memory is not that of the log", made_up_fact),
+    ("I3", "a snapshot is not what the log comes to", lambda found: setattr(found.kept[0], "reason", "made up")),
     ("I3", "a row has another status", alter("cases", status=CaseStatus.SUSPENDED)),
     ("I3", "a row says that it stalls", lambda found: alter("cases", stalled=not found.cases[0].stalled)(found)),
     ("I3", "a timer is set that the log does not know", lambda found: found.timers.append(DueTimer("default", CaseId("c"), TimerId("t"), first(found, Event).at))),

@@ -19,6 +19,7 @@ def kill(folder: Path, store: str, rounds: int) -> None:
     assert run["kills"] == rounds > 0, "a run in which nothing was killed shows nothing"
     assert run["found"]["acked"] > 0
     assert run["found"]["effects"] > 0
+    assert run["found"]["snapshots"] > 0
 
 
 @pytest.mark.slow
