@@ -454,6 +454,39 @@ async def test_a_sub_case_is_of_the_version_that_its_parent_names_and_keeps_it(u
         assert [own[started[case].child] for case in ("begun", "waits", "new")] == [one[1], one[1], two]
 
 
+async def test_the_elements_of_a_list_are_worked_by_the_version_that_their_case_has() -> None:
+    def release(sign: str, *, gives: str = "seen") -> CaseDefinition:
+        d = CaseDefinition("claim", goal="letter")
+
+        @d.worker(name="look", writes="seen", each="pages")
+        async def look(page: str) -> str:
+            return f"{page}{sign}"
+
+        @d.worker(name=gives, writes="letter")
+        async def write(seen: list[str]) -> str:
+            return " ".join(seen)
+
+        return d
+
+    old, new = release("?"), release("!", gives="write")
+    async with CaseHub(new, kept=[old]) as hub:
+        assert [each.name for each in hub.registry.others] == ["claim"]  # what works an element has one structure
+        for definition in (old, new):
+            case = await hub.start(definition, pages=["a", "b"])
+            assert (await case.completed())["letter"] == "a! b!"
+
+
+async def test_cases_can_be_moved_back_to_a_version_that_is_kept() -> None:
+    new, old = claim_2(), claim_1()
+    async with CaseHub(new, kept=[old]) as hub:
+        case = await hub.start("claim", document="a roof")
+        await case.quiescent()
+        (moved,) = await hub.migrate(old)
+        assert (moved.before, moved.after) == (hub.structures["claim"].hash, hub.registry.others[0].hash)
+        await answer(hub, case, 700)
+        assert (await case.completed())["letter"] == "we pay 700"
+
+
 async def test_a_definition_that_is_only_kept_takes_no_new_cases_and_works_its_open_ones(url: str) -> None:
     async with CaseHub(claim_1(), store=url) as hub:
         await hub.start("claim", case_id="c", document="a roof")
