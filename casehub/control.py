@@ -150,12 +150,15 @@ class ControlClient:
         /,
         *,
         case_id: str | None = None,
+        goal: str | None = None,
         by: str = "user",
         **facts: Any,
     ) -> RemoteCase:
         """Start a case with its facts, as `CaseHub.start` does."""
         brought = {**(given or {}), **facts}
-        return self.case(await self._ask("start", definition=definition, case_id=case_id, by=by, facts=brought))
+        return self.case(
+            await self._ask("start", definition=definition, case_id=case_id, goal=goal, by=by, facts=brought)
+        )
 
     async def start_stepped(
         self,
@@ -164,13 +167,14 @@ class ControlClient:
         /,
         *,
         case_id: str | None = None,
+        goal: str | None = None,
         by: str = "user",
         **facts: Any,
     ) -> RemoteCase:
         """Start a case that holds each decision until `step` lets it through, or until this connection ends."""
         brought = {**(given or {}), **facts}
         return self.case(
-            await self._ask("start", definition=definition, case_id=case_id, by=by, facts=brought, step=True)
+            await self._ask("start", definition=definition, case_id=case_id, goal=goal, by=by, facts=brought, step=True)
         )
 
     def case(self, case_id: str) -> RemoteCase:

@@ -67,14 +67,20 @@ class Verbs:
         }
 
     async def start(
-        self, definition: str, facts: dict[str, Any], case_id: str | None = None, by: str = "user", step: bool = False
+        self,
+        definition: str,
+        facts: dict[str, Any],
+        case_id: str | None = None,
+        goal: str | None = None,
+        by: str = "user",
+        step: bool = False,
     ) -> str:
         if definition not in self._hub.registry:
             raise UnknownNameError(
                 f"this worker process has no definition {definition!r}; {did_you_mean(definition, self._hub.definitions)}"
             )
         start = self.stepper.start if step else self._hub.start
-        return (await start(definition, facts, case_id=case_id, by=by)).id
+        return (await start(definition, facts, case_id=case_id, goal=goal, by=by)).id
 
     async def step(self, case: str) -> Mapping[str, Any] | None:
         step = await self.stepper.step(self._hub.case(case))

@@ -299,13 +299,15 @@ class CaseStatusChanged(Event):
 class CaseStarted(CaseStatusChanged):
     """The first event of every case. `structure`: the hash of the definition's structure.
 
-    `budget`: of a sub-case, what was left of its parent's budgets, by unit.
+    `budget`: of a sub-case, what was left of its parent's budgets, by unit; `goal`: the goal or fact that it is for, empty where
+    its definition says.
     """
 
     before: CaseStatus = CaseStatus.STARTING
     after: CaseStatus = CaseStatus.RUNNING
     structure: str = ""
     budget: Mapping[str, float] | None = None
+    goal: str = ""
 
 
 @dataclass(slots=True, kw_only=True)

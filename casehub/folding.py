@@ -85,6 +85,7 @@ def _started(state: CaseState, event: Any) -> None:
     envelope = event.envelope
     state.definition, state.tenant = envelope.definition, envelope.tenant
     state.structure = event.structure
+    state.purpose = event.goal
     state.started_at = envelope.at
     state.status = event.after
     state.spending.inherited = event.budget

@@ -33,6 +33,7 @@ from casehub.loops import Loops, loops_of
 from casehub.migration import Migration, migrate
 from casehub.opening import Composition, Opened, opened
 from casehub.patience import patiently
+from casehub.purpose import Wanted, purpose_of
 from casehub.quarantines import Quarantines
 from casehub.query import CaseQuery, CaseSummary, EventLog, check_kinds
 from casehub.registry import Registry
@@ -196,10 +197,13 @@ class CaseHub:
         /,
         *,
         case_id: str | None = None,
+        goal: Wanted | None = None,
         by: str = "user",
         **facts: Any,
     ) -> Case:
         """Start a case with its facts, by keyword or in a mapping (`{"by": "Ada"}`); it is in the log when this returns.
+
+        `goal`: what this case is for, instead of what its definition asks for: a goal or a fact, by name, or a fact by type.
 
         Raises `InputRefusedError` for a missing or unknown fact (naming the nearest) or one of the wrong type, and
         `CaseExistsError` when `case_id` is taken.
@@ -211,7 +215,10 @@ class CaseHub:
             raise InputRefusedError(f"case_id {case!r} is no id; use printable characters other than '/' and '@'")
         plain = started_with(structure, values, OwnerId(case, self.tenant))
         await self._residents_now.start(
-            case, structure, Start(facts=plain, confidence=sure, by=by), fresh=case_id is None
+            case,
+            structure,
+            Start(facts=plain, confidence=sure, goal="" if goal is None else purpose_of(structure, goal), by=by),
+            fresh=case_id is None,
         )
         return Case(case, self)
 

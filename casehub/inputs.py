@@ -45,7 +45,8 @@ class Start(Input):
     """Begin the case with these facts. `confidence`: 0 to 1, of those that have one.
 
     `quarantined`: workers that are, by name; `held`: why the case begins suspended, empty where it does not.
-    `budget`: of a sub-case, what it may spend of what its parent has left, by unit.
+    `budget`: of a sub-case, what it may spend of what its parent has left, by unit; `goal`: the goal or fact that it is
+    for, empty where its definition says.
     """
 
     facts: Mapping[str, Plain]
@@ -53,6 +54,7 @@ class Start(Input):
     quarantined: Mapping[str, Hold] = field(default_factory=dict[str, Hold])
     held: str = ""
     budget: Mapping[str, float] | None = None
+    goal: str = ""
 
 
 @dataclass(slots=True, kw_only=True)

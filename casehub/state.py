@@ -25,13 +25,15 @@ class CaseState:
     """Everything a case is, between two events. `control`: the loop control's own part, kept apart from the facts.
 
     `anchors`, `occurred`: of the timer of a schedule, where it counts from, and its last occurrence; `quarantined`: workers,
-    and until when; None for one that is suspended by hand. `put_away`: the timers when the case ended.
+    and until when; None for one that is suspended by hand. `purpose`: the goal or fact that it was started for, empty where its
+    definition says. `put_away`: the timers when the case ended.
     """
 
     id: CaseId
     definition: str = ""
     tenant: str = "default"
     structure: str = ""
+    purpose: str = ""
     status: CaseStatus = CaseStatus.STARTING
     reason: str = ""
     ended_by: str = ""

@@ -19,6 +19,7 @@ from casehub.engine.live import LiveCase
 from casehub.envelope import new_case_id
 from casehub.events import CaseId, ContextChanged, DeliberationFinished, Event, SelectionDropped, WorkerScheduled
 from casehub.hub import CaseHub
+from casehub.purpose import Wanted
 from casehub.spi import Answer, KeepsAgenda, KeepsControl, LoopControl, WorksStages
 from casehub.structure import Structure
 from casehub.values import ABSENT, Absent, Plain
@@ -167,13 +168,14 @@ class Stepper:
         /,
         *,
         case_id: str | None = None,
+        goal: Wanted | None = None,
         by: str = "user",
         **facts: Any,
     ) -> Case:
         """Start a case that holds each decision until it is stepped. Raises what `hub.start` does."""
         case = new_case_id() if case_id is None else case_id
         self.take(case, definition)
-        return await self._hub.start(definition, given, case_id=case, by=by, **facts)
+        return await self._hub.start(definition, given, case_id=case, goal=goal, by=by, **facts)
 
     def take(self, case: str, definition: CaseDefinition | str) -> None:
         """Hold the decisions of a case that this hub has not taken up yet."""

@@ -26,7 +26,8 @@ T = TypeVar("T")
 class CaseView:
     """A case from the inside, read-only and at one version: its facts, its status, its history.
 
-    `structure` is what its definition comes to: bindings, goals, types; `goals` those that are reached.
+    `structure` is what its definition comes to: bindings, goals, types; `goals` those that are reached; `purpose` the goal or
+    fact that the case was started for, empty where its definition says.
 
     `now` is the time of the turn or deliberation it was made for (UTC), `in_flight` the bindings that workers or people
     are at work on, `milestones` where they stand, `upto` the position that the log answers as of, None for its end;
@@ -45,6 +46,7 @@ class CaseView:
         "milestones",
         "now",
         "plan",
+        "purpose",
         "status",
         "structure",
         "upto",
@@ -75,6 +77,7 @@ class CaseView:
         self.milestones: Mapping[str, MilestoneStatus] = {
             name: milestone.status for name, milestone in state.milestones.items()
         }
+        self.purpose: str = state.purpose
         self.goals: frozenset[str] = frozenset(state.goals)
         self.in_flight: tuple[str, ...] = tuple([activation.binding for activation in state.activations.values()])
 

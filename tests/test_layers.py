@@ -54,6 +54,7 @@ LAYERS = {
         "casehub.spending",
         "casehub.stage",
         "casehub.state",
+        "casehub.purpose",
         "casehub.structure",
         "casehub.subcase",
         "casehub.subcase_events",

@@ -8,7 +8,7 @@ reads may bring it about. So may they a named condition, unless somebody declare
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final
 
 from blackboard_ext.goap.planner import Planner
@@ -17,6 +17,7 @@ from blackboard_ext.goap.system import Action, Goal, World
 from casehub.condition import Holds
 from casehub.errors import SettingsError
 from casehub.goals import GoalExpression, Joined, OneGoal
+from casehub.purpose import criterion
 from casehub.sentry import Every, Not, Present, Sentry
 from casehub.spi import CaseView
 from casehub.structure import Structure
@@ -30,7 +31,7 @@ class Domain:
     """What can be done in the cases of a definition, and what is wanted.
 
     `planner`: over its bindings, by their names, but for those that wait for an event, a signal or a time, since nobody can
-    choose when these come up, and those that undo. Raises `SettingsError` for a definition that wants nothing in particular.
+    choose when these come up, and those that undo.
     """
 
     def __init__(self, structure: Structure, bounds: Bounds | None = None) -> None:
@@ -39,10 +40,12 @@ class Domain:
         bringers = {name for binding in structure.bindings.values() for name in binding.policy.brings}
         self._promised = frozenset(str(Holds(name)) for name in bringers)
         needs = {name: self._needs_of(structure, name) for name in structure.bindings}
-        self._ways = [*_ways(structure)]
-        for way in self._ways:
+        self._ways = [*_ways(structure)] if structure.completion or structure.done_when else None
+        for way in self._ways or ():
             for name in way:
                 self._wanted(name)
+        for goal in structure.goals:
+            self._wanted(goal)
         self.planner = Planner(
             (
                 Action(
@@ -66,14 +69,27 @@ class Domain:
         return world
 
     def goals(self, case: CaseView) -> list[Goal]:
-        """The ways to complete a case, without the goals that are reached already; those that contradict themselves are none."""
+        """The ways to complete a case, without the goals that are reached already; those that contradict themselves are none.
+
+        Raises `SettingsError` for a case that is for nothing in particular.
+        """
         found: list[Goal] = []
-        for way in self._ways:
+        for way in self._asked_for(case):
             needs: dict[str, bool] = {}
             asked = [(name, self._wanted(name)) for name in way if name not in case.goals]
             if all(_join(needs, each) for _, each in asked):
                 found.append(Goal(name=" and ".join(name for name, _ in asked) or "completed", needs=needs))
         return found
+
+    def _asked_for(self, case: CaseView) -> Sequence[tuple[str, ...]]:
+        if case.purpose:
+            return [(case.purpose,)]
+        if self._ways is None:
+            raise SettingsError(
+                f"definition {self._structure.name!r} has no goal, so there is nothing to plan for; give it goal= or "
+                "done_when=, or start the case with goal="
+            )
+        return self._ways
 
     def from_outside(self, condition: str) -> str:
         """Who may still bring a condition, beside the bindings: a signal, in words; empty for nobody."""
@@ -83,7 +99,7 @@ class Domain:
 
     def _wanted(self, goal: str) -> dict[str, bool]:
         structure = self._structure
-        sentry = structure.done_when if goal == DONE else structure.goals[goal].when
+        sentry = structure.done_when if goal == DONE else criterion(structure, goal)
         return self._taken_apart(sentry) if sentry is not None else {}
 
     def _needs_of(self, structure: Structure, name: str) -> dict[str, bool]:
@@ -136,15 +152,11 @@ def _join(needs: dict[str, bool], more: dict[str, bool]) -> bool:
 
 
 def _ways(structure: Structure) -> Iterator[tuple[str, ...]]:
-    """The sets of goals each of which completes a case, in document order. Raises `SettingsError`."""
+    """The sets of goals each of which completes a case, in document order. Raises `SettingsError` for too many."""
     if structure.completion is not None:
         yield from _joined(structure.name, structure.completion)
-    elif structure.done_when is not None:
-        yield (DONE,)
     else:
-        raise SettingsError(
-            f"definition {structure.name!r} has no goal, so there is nothing to plan for; give it goal= or done_when="
-        )
+        yield (DONE,)
 
 
 def _joined(definition: str, expression: GoalExpression) -> Collection[tuple[str, ...]]:

@@ -55,14 +55,21 @@ class Desk:
         return self.hub.case(id)
 
     async def start(
-        self, definition: str, facts: Mapping[str, Any], *, case_id: str | None, by: str, stepped: bool = False
+        self,
+        definition: str,
+        facts: Mapping[str, Any],
+        *,
+        case_id: str | None,
+        by: str,
+        goal: str | None = None,
+        stepped: bool = False,
     ) -> Case | RemoteCase:
         """Start a case; `stepped`: it holds each decision until it is stepped."""
         if not stepped:
-            return await self.hub.start(definition, facts, case_id=case_id, by=by)
+            return await self.hub.start(definition, facts, case_id=case_id, goal=goal, by=by)
         if isinstance(self.hub, ControlClient):
-            return await self.hub.start_stepped(definition, facts, case_id=case_id, by=by)
-        return await self._stepper(self.hub).start(definition, facts, case_id=case_id, by=by)
+            return await self.hub.start_stepped(definition, facts, case_id=case_id, goal=goal, by=by)
+        return await self._stepper(self.hub).start(definition, facts, case_id=case_id, goal=goal, by=by)
 
     async def step(self, case: Case | RemoteCase) -> Mapping[str, Any] | None:
         """Let the next decision of a stepped case through, and say what came of it; None when it has ended or rests."""

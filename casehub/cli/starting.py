@@ -55,6 +55,9 @@ async def start_case(
         Parameter(help="A file with the facts as a JSON object; - for standard input.", allow_leading_hyphen=True),
     ] = None,
     id: Annotated[str | None, Parameter(help="The id of the case; a new one without it.")] = None,
+    goal: Annotated[
+        str | None, Parameter(help="The goal or fact that the case is for, instead of its definition's.")
+    ] = None,
     wait: Annotated[bool, Parameter(help="Wait until the case has completed.")] = False,
     step: Annotated[bool, Parameter(help="Go one decision at a time: eligible, chosen, written.")] = False,
     timeout: Annotated[str | None, Parameter(help="How long to wait, such as 30s or 2h.")] = None,
@@ -71,7 +74,7 @@ async def start_case(
         name = _name(definition, at)
         if at.remote and limit is not None and not wait:
             raise SettingsError("--timeout is how long --wait waits; give both")
-        case = await _started(at, name, id, facts, session.by, step=step)
+        case = await _started(at, name, id, facts, session.by, goal=goal, step=step)
         try:
             if step:
                 await _step_through(at, case)
@@ -106,11 +109,11 @@ def _name(definition: str, at: Desk) -> str:
 
 
 async def _started(
-    at: Desk, name: str, id: str | None, facts: Mapping[str, Any], by: str, *, step: bool
+    at: Desk, name: str, id: str | None, facts: Mapping[str, Any], by: str, *, goal: str | None, step: bool
 ) -> Case | RemoteCase:
     try:
         with meant(facts):
-            return await at.start(name, facts, case_id=id, by=by, stepped=step)
+            return await at.start(name, facts, case_id=id, by=by, goal=goal, stepped=step)
     except CaseExistsError:
         raise CaseExistsError(
             f"case {id!r} is there already; give another --id, or look at it with '{at.session.hint(f'case show {id}')}'"

@@ -19,14 +19,15 @@ from casehub.events import (
 from casehub.inputs import Cancel
 from casehub.lifecycle import CASE_TRANSITIONS, CaseStatus, allows, check_case
 from casehub.policies import OnOutcome
+from casehub.purpose import completion_of
 from casehub.state import CaseState
 from casehub.structure import Structure
 
 
 def end_of(state: CaseState, structure: Structure, fault: CaseFaulted | None) -> CaseEnded | None:
     """How the case ends if its goals or its own rule say that it does. `fault`: what a worker's failure came to."""
-    completion = structure.completion
     if state.goals:
+        completion = completion_of(state, structure)
         if completion is not None and completion.satisfied(state.goals):
             return CaseCompleted(before=state.status, reason=f"goal {completion}")
         for goal in structure.goals.values():
@@ -34,7 +35,7 @@ def end_of(state: CaseState, structure: Structure, fault: CaseFaulted | None) ->
                 return CaseFaulted(before=state.status, reason=f"failure goal {goal.name!r} is reached")
     if fault is not None:
         return fault
-    if structure.done_when is not None and holds(structure.done_when, state, "done_when"):
+    if structure.done_when is not None and not state.purpose and holds(structure.done_when, state, "done_when"):
         return CaseCompleted(before=state.status, reason=f"done_when {structure.done_when}")
     return None
 

@@ -11,6 +11,7 @@ from casehub.engine.staging import stages_wait
 from casehub.events import CaseCompleted, CaseStalled, CaseStatusChanged, Event, MilestoneSlaViolated
 from casehub.explanation import Explanation, Verdict
 from casehub.lifecycle import CaseStatus
+from casehub.purpose import completion_of, criterion
 from casehub.sentry import StateFacts, unmet
 from casehub.spi import LoopControl
 from casehub.state import CaseState
@@ -38,10 +39,10 @@ def at_rest(
     resumed = bool(eligible) and None in state.quarantined.values()  # once somebody resumes the worker
     deferred = awaiting or resumed or _moved_by_a_timer(state, structure, loop, held_up=bool(eligible))
     steered = stages_wait(state, structure, loop)
-    at_quiescence = structure.definition.at_quiescence
+    at_quiescence = structure.definition.at_quiescence and not state.purpose
     if at_quiescence and not (eligible or deferred or steered):
         return CaseCompleted(before=state.status, reason="quiescent")
-    endless = structure.completion is None and structure.done_when is None and not at_quiescence
+    endless = completion_of(state, structure) is None and structure.done_when is None and not at_quiescence
     refused = eligible and not deferred and any(hold(state, structure, loop, binding) is None for binding in eligible)
     if not refused and (deferred or steered or structure.brought or endless):
         return _waiting(state)
@@ -85,6 +86,7 @@ def _reasons(state: CaseState, structure: Structure, explained: Callable[[Bindin
         firing = state.firings.get(binding.name)
         if said.verdict is not Verdict.UNCHANGED or firing is None or firing.then.startswith("fault"):
             yield str(said)
-    for goal in structure.goals.values():
-        if not goal.failure and goal.name not in state.goals:
-            yield f"goal {goal.name} is not reached: {unmet(goal.when, StateFacts(state))}"
+    wanted = (state.purpose,) if state.purpose else [goal.name for goal in structure.goals.values() if not goal.failure]
+    for goal in wanted:
+        if goal not in state.goals:
+            yield f"goal {goal} is not reached: {unmet(criterion(structure, goal), StateFacts(state))}"

@@ -35,6 +35,7 @@ from casehub.events import (
 )
 from casehub.goals import Goal, Milestone
 from casehub.lifecycle import MilestoneStatus, SlaStatus
+from casehub.sentry import Present
 from casehub.state import CaseState
 from casehub.structure import Structure
 from casehub.task_events import HumanTaskCreated, HumanTaskEnded
@@ -86,8 +87,18 @@ def stop_sla(state: CaseState, structure: Structure, event: MilestoneReached) ->
 
 def try_goals(state: CaseState, structure: Structure, event: ContextChanged) -> Iterable[Event]:
     """Goals that read a changed fact and have not been reached."""
+    if state.purpose and state.purpose not in structure.goals:
+        return _try_purpose(state, structure, event)
     concerned = _concerned(structure.goals_of, event)
     return _try_goals(state, concerned) if concerned and state.compensations.ending is None else ()
+
+
+def _try_purpose(state: CaseState, structure: Structure, event: ContextChanged) -> Iterator[Event]:
+    """The goals, and the fact that the case was started for."""
+    if state.compensations.ending is None:
+        yield from _try_goals(state, _concerned(structure.goals_of, event))
+        if state.purpose not in state.goals and holds(Present(state.purpose), state, "goal", state.purpose):
+            yield GoalReached(goal=state.purpose)
 
 
 def _try_goals(state: CaseState, concerned: Iterable[Goal]) -> Iterable[Event]:

@@ -29,6 +29,7 @@ from casehub.errors import CaseHubError, CaseNotFoundError, HubClosedError, Sett
 from casehub.events import CaseId, Event
 from casehub.hub import CaseHub
 from casehub.loops import Loops
+from casehub.purpose import Wanted
 from casehub.retention import Retention
 from casehub.spi import CaseStore
 from casehub.stepping import Step, Stepper, step_of
@@ -214,6 +215,7 @@ class CaseTestKit:
         /,
         *,
         case_id: str | None = None,
+        goal: Wanted | None = None,
         by: str = "user",
         step: bool | None = None,
         **facts: Any,
@@ -227,10 +229,10 @@ class CaseTestKit:
             self._numbers[name] += 1
             case_id = f"{name.replace('/', '-').replace('@', '-')}-{self._numbers[name]}"
         if not (self._step if step is None else step):
-            case = await self.hub.start(definition, given, case_id=case_id, by=by, **facts)
+            case = await self.hub.start(definition, given, case_id=case_id, goal=goal, by=by, **facts)
         else:
             self._stepped[CaseId(case_id)] = definition if isinstance(definition, str) else definition.name
-            case = await self._stepper.start(definition, given, case_id=case_id, by=by, **facts)
+            case = await self._stepper.start(definition, given, case_id=case_id, goal=goal, by=by, **facts)
         return Case(case.id, self._lives)
 
     def pending(self, case: Case) -> tuple[str, ...]:
