@@ -167,7 +167,9 @@ class Checkpoints:
 
     def _put(self, case: CaseId, version: int, seq: int) -> None:
         pump = self.pump_of(case)
-        if pump is None or len(self._due) >= WAITING_FOR_THEM:
+        if pump is None:
+            return  # it has left, or is another hub's
+        if len(self._due) >= WAITING_FOR_THEM:
             self.dropped += 1
             return
         self._due[case] = _Due(pump, version, seq)

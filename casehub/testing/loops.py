@@ -18,12 +18,14 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from copy import deepcopy
 from typing import Any
 
+from pydantic_core import from_json, to_json
+
 from casehub.adapters.codec import as_json
 from casehub.binding import Binding
 from casehub.durations import Duration, duration
 from casehub.events import EVENT_TYPES, CaseFaulted, DeliberationFailed, DeliberationTimedOut, Event
 from casehub.plan import PlanView
-from casehub.spi import Answer, HearsStalls, KeepsAgenda, LoopControl
+from casehub.spi import Answer, HearsStalls, KeepsAgenda, KeepsControl, LoopControl
 from casehub.state import CaseState
 from casehub.testing.evidence import differences, listed
 from casehub.testing.occasions import Log, invented, recorded, worked
@@ -196,6 +198,23 @@ class LoopControlContract(ABC):
             _folded(loop, log)
             wrong += [f"apply changed {e.name}" for e, form in zip(log, before, strict=True) if as_json(e) != form]
         _none(wrong)
+
+    def test_its_control_state_comes_back_from_a_snapshot(self) -> None:
+        """Of one that says how it is kept (`KeepsControl`): at every place of a log, and what follows is the same."""
+        wrong: list[str] = []
+        loop, other = self.loop_control(), self.loop_control()
+        if not isinstance(loop, KeepsControl) or not isinstance(other, KeepsControl):
+            return
+        if loop.control_form != other.control_form:
+            wrong.append(f"control_form is {loop.control_form!r} of one instance and another of the next")
+        for log in self._all_logs():
+            control, kept = loop.initial(), loop.initial()
+            for event in log:
+                if type(event) in loop.handles:
+                    control, kept = loop.apply(control, event), other.apply(kept, event)
+                    kept = loop.load_control(from_json(to_json(loop.dump_control(kept), inf_nan_mode="constants")))
+                    wrong += [f"after {event.name}: {each}" for each in differences(control, kept)]
+        _none(dict.fromkeys(wrong))
 
     # ---- select, gate, react
 

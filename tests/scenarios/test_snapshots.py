@@ -8,6 +8,7 @@ The rows are those of the persistence scenarios of a peer (Embabel, 5.7), by the
   state, and a snapshot has nothing else (`tests/engine/test_keeping.py`). That it is JSON, and no other thing, is here.
 - 36, a thread that is interrupted keeps its flag: workers are cancelled as tasks; what is told of it is here.
 - 44, 50 entries and 25 bindings in 10 ms: measured (`benchmarks/snapshots.py`), as no test depends on how fast it is.
+- 47 and 48, two nodes: `tests/sharing/test_snapshots.py`, where several hubs have one PostgreSQL.
 - 46, identities and a tool context survive: there is no such thing beside the facts but the tenant and the people in the
   log, which are here.
 """

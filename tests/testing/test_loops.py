@@ -58,6 +58,37 @@ class TestOneByOne(LoopControlContract):
         return OneByOne()
 
 
+class KeptOneByOne(OneByOne):
+    """The same, whose cases may have snapshots."""
+
+    control_form = "how often each binding was scheduled"
+
+    def dump_control(self, control: Any) -> Any:
+        return control
+
+    def load_control(self, data: Any) -> Any:
+        return data
+
+
+class TestKeptOneByOne(LoopControlContract):
+    def loop_control(self) -> LoopControl:
+        return KeptOneByOne()
+
+
+class Forgetful(KeptOneByOne):
+    def load_control(self, data: Any) -> Any:
+        return dict.fromkeys(data, 1)
+
+
+def test_a_control_state_that_does_not_come_back_is_found() -> None:
+    class Suite(LoopControlContract):
+        def loop_control(self) -> LoopControl:
+            return Forgetful()
+
+    with pytest.raises(AssertionError, match="what its snapshots and the rest of its log come to"):
+        Suite().test_its_control_state_comes_back_from_a_snapshot()
+
+
 # ---- what the suite is for
 
 
