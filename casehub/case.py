@@ -29,9 +29,10 @@ from casehub.fact_history import FactHistory
 from casehub.hindsight import replay_decisions
 from casehub.inputs import Cancel, Compensate, Input, Reroute, Resume, Suspend, Unfault, Write
 from casehub.lifecycle import CaseStatus
+from casehub.moment import Moment, read_moment
 from casehub.plan import PlanView
 from casehub.query import CaseLog
-from casehub.record import with_stalled
+from casehub.record import CaseRecord, read_case, with_stalled
 from casehub.registry import Registry
 from casehub.signals import brought, signalled
 from casehub.spi import LoopControl, Turn
@@ -92,6 +93,14 @@ class Case:
     async def state(self) -> CaseState:
         """Everything that the case's log comes to; read-only for everybody but the engine."""
         return await self._read(lambda live: live.state)
+
+    async def at(self, moment: Moment) -> CaseRecord:
+        """The case as it was at a position, at a time, or so long ago: to read, and nothing else.
+
+        Raises `CaseNotFoundError`, and `SettingsError` for a moment before its start, or that has not come.
+        """
+        runtime = self._hub.runtime
+        return await read_case(runtime.store, self.id, self._hub.tenant, read_moment(moment, runtime.clock.now()))
 
     async def explain(self, binding: str | None = None) -> list[Explanation]:
         """Why a binding, or each, does or does not fire now. Raises `UnknownNameError` for a binding that is none."""

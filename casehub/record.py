@@ -6,16 +6,18 @@ import random
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Final
 
 from casehub.context import CaseContext
 from casehub.decision import Decision, decisions_of
 from casehub.engine.recovery import restore
-from casehub.errors import CaseNotFoundError, UnknownNameError, did_you_mean
+from casehub.errors import CaseNotFoundError, SettingsError, UnknownNameError, did_you_mean
 from casehub.events import CaseId, Event
 from casehub.explanation import Explanation, Verdict
 from casehub.fact_history import FactHistory
 from casehub.folding import apply, fold
+from casehub.moment import up_to
 from casehub.plan import PlanView
 from casehub.query import CaseLog
 from casehub.spi import CaseStore, LoopControl, WorksStages
@@ -29,17 +31,27 @@ LOOKED_AT: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class CaseRecord:
-    """One case at the end of its log. `events`: the whole of it; `state`: what it comes to."""
+    """One case at the end of its log, or at a moment before. `events`: all until then; `state`: what they come to.
+
+    `past`: there may be more of its log behind it.
+    """
 
     id: CaseId
     events: Sequence[Event]
     state: CaseState
     store: CaseStore
+    past: bool = False
+
+    @property
+    def seq(self) -> int:
+        """The position of its last event."""
+        return self.events[-1].seq
 
     @property
     def log(self) -> CaseLog:
-        """The case's history, typed."""
-        return CaseLog(self.store.log, self.id, self.state.definition, self.state.tenant)
+        """The history, typed, as it was then."""
+        upto = self.seq if self.past else None
+        return CaseLog(self.store.log, self.id, self.state.definition, self.state.tenant, upto, self.events[-1].at)
 
     async def context(self) -> CaseContext:
         """The facts, as plain values."""
@@ -78,13 +90,22 @@ class CaseRecord:
         return live.explain(binding)
 
 
-async def read_case(store: CaseStore, case: str, tenant: str = "default") -> CaseRecord:
-    """The record of a case. Raises `CaseNotFoundError`."""
+async def read_case(
+    store: CaseStore, case: str, tenant: str = "default", at: int | datetime | None = None
+) -> CaseRecord:
+    """The record of a case; `at`: as it was at a position or a time.
+
+    Raises `CaseNotFoundError`, and `SettingsError` for a moment before its start or behind the end of the log.
+    """
     id = CaseId(case)
     events = await store.load(id, tenant)
     if not events:
         raise CaseNotFoundError(f"there is no case {case!r} in {store.describe()}; list them with 'casehub case list'")
-    return CaseRecord(id, events, fold(id, events), store)
+    if isinstance(at, int) and at > (last := await store.log.position()):
+        raise SettingsError(f"position {at} has not come yet; the last one is {last}")
+    if at is not None:
+        events = up_to(events, at)
+    return CaseRecord(id, events, fold(id, events), store, at is not None)
 
 
 async def with_stalled(

@@ -42,6 +42,7 @@ LAYERS = {
         "casehub.inquiries",
         "casehub.jsontext",
         "casehub.lifecycle",
+        "casehub.moment",
         "casehub.plain",
         "casehub.plan",
         "casehub.policies",

@@ -11,7 +11,7 @@ from casehub.adapters.codec import as_dict
 from casehub.cli.application import hub_of, structure_of
 from casehub.cli.desk import known, worker_process
 from casehub.cli.happening import COLUMNS, told
-from casehub.cli.options import Common, Session, Working
+from casehub.cli.options import At, Common, Session, Working
 from casehub.cli.output import Printer
 from casehub.cli.text import compact
 from casehub.cli.words import statuses_of
@@ -129,7 +129,8 @@ show_app = App(
     name="show",
     help_epilogue="""Examples:
   casehub case show ID
-  casehub case show ID -o json""",
+  casehub case show ID --at 1200             # as it was at a position
+  casehub case show ID --at 2h -o json       # two hours ago""",
 )
 
 
@@ -138,15 +139,16 @@ async def show_case(
     id: Annotated[str, Parameter(help="The case.")],
     /,
     *,
+    at: At = None,
     common: Common | None = None,
 ) -> None:
     """Show a case: where it stands, its facts, what runs, and what holds it up."""
     session = Session(common)
     async with session.reading() as store:
         with known(session, id):
-            record = await read_case(store, id, session.settings.tenant)
+            record = await read_case(store, id, session.settings.tenant, session.moment(at))
     show(session.printer, record)
-    if not record.state.status.ended:
+    if not record.state.status.ended and at is None:
         session.printer.say(f"why: {session.hint(f'case explain {id}')}")
 
 
@@ -266,6 +268,7 @@ async def facts_of_case(
     *,
     why: Annotated[bool, Parameter(help="Show what led to it, sources first.")] = False,
     history: Annotated[bool, Parameter(help="Show every value it had, oldest first.")] = False,
+    at: At = None,
     common: Common | None = None,
 ) -> None:
     """Show the facts of a case: value, author and time; or one fact with its history or its causes."""
@@ -277,7 +280,7 @@ async def facts_of_case(
     printer = session.printer
     async with session.reading() as store:
         with known(session, id):
-            record = await read_case(store, id, session.settings.tenant)
+            record = await read_case(store, id, session.settings.tenant, session.moment(at))
         if name is None:
             _print_facts(printer, record)
             return
@@ -345,12 +348,13 @@ async def explain_case(
     binding: Annotated[str | None, Parameter(help="One binding; all without it.")] = None,
     /,
     *,
+    at: At = None,
     common: Working | None = None,
 ) -> None:
     """Say of each binding why it does, or does not, fire now."""
     session = Session(common)
     with known(session, id):
-        found = await _explained(session, id, binding)
+        found = await _explained(session, id, binding, at)
     session.printer.items(
         map(explanation_json, found),
         ("binding", "verdict", "why"),
@@ -359,12 +363,12 @@ async def explain_case(
     )
 
 
-async def _explained(session: Session, id: str, binding: str | None) -> list[Explanation]:
+async def _explained(session: Session, id: str, binding: str | None, at: str | None) -> list[Explanation]:
     async with worker_process(session) as client:
-        if client is not None:
+        if client is not None and at is None:
             return await client.case(id).explain(binding)
     async with session.reading() as store:
-        record = await read_case(store, id, session.settings.tenant)
+        record = await read_case(store, id, session.settings.tenant, session.moment(at))
         worked = session.worked
         if not worked.app:
             raise session.needs_app("no worker process runs, and the definition of the case is not known")

@@ -10,6 +10,7 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,6 +22,7 @@ from casehub.cli.place import beside, called, is_kept, is_server
 from casehub.cli.worked import Worked, noted
 from casehub.errors import SettingsError, StoreUnavailableError
 from casehub.lookup import store_of
+from casehub.moment import read_moment
 from casehub.settings import Loaded, Settings, load
 from casehub.spi import CaseStore
 
@@ -91,6 +93,12 @@ class Acting(Working):
     ] = None
 
 
+At = Annotated[
+    str | None, Parameter(name="--at", help="As it was at a position (seq), at a time, or so long ago: 1200, 2h.")
+]
+"""The option of commands that look at a case as it was."""
+
+
 class Session:
     """What one call of a command works with."""
 
@@ -156,6 +164,10 @@ class Session:
         if not kind or not by.isprintable() or " " in by or (":" in by and not name):
             raise SettingsError(f"--by {by!r} names nobody; write kind:name, such as user:ada")
         return by
+
+    def moment(self, at: str | None) -> int | datetime | None:
+        """The moment that `--at` names. Raises `SettingsError` for one that is none."""
+        return None if at is None else read_moment(at, datetime.now(UTC))
 
     def hint(self, command: str) -> str:
         """A command as it has to be typed to reach the same database."""

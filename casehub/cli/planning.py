@@ -10,7 +10,7 @@ from cyclopts import App, Parameter
 
 from casehub.cli.application import registry_of, structure_of
 from casehub.cli.desk import known, worker_process
-from casehub.cli.options import Session, Working
+from casehub.cli.options import At, Session, Working
 from casehub.cli.text import compact
 from casehub.lookup import planning
 from casehub.record import read_case
@@ -24,6 +24,7 @@ plan_app = App(
     help_epilogue="""Examples:
   casehub case plan ID
   casehub case plan ID -o json
+  casehub case plan ID --at 1200             # as it was at a position
 and where no 'casehub up' runs, with all stages:
   casehub case plan ID --app examples.loan:loan""",
 )
@@ -34,12 +35,13 @@ async def plan_of_case(
     id: Annotated[str, Parameter(help="The case.")],
     /,
     *,
+    at: At = None,
     common: Working | None = None,
 ) -> None:
     """Show the plan of a case: focus, stages, milestones, notes, what is pending, runs, and ran."""
     session = Session(common)
     printer = session.printer
-    plan = await _planned(session, id)
+    plan = await _planned(session, id, at)
     if not printer.for_people:
         printer.document(plan)
     elif plan is None:
@@ -77,15 +79,15 @@ async def agenda_of_case(
 _NONE = "no plan: no planning strategy works this case, so all that is eligible runs"
 
 
-async def _planned(session: Session, id: str) -> Mapping[str, Any] | None:
+async def _planned(session: Session, id: str, at: str | None = None) -> Mapping[str, Any] | None:
     """The plan, of the worker process where one runs and keeps one, else as the log tells it. None for none."""
     with known(session, id):
         async with worker_process(session) as client:
-            plan = None if client is None else await client.case(id).plan()
+            plan = None if client is None or at is not None else await client.case(id).plan()
         if plan is not None:
             return plan
         async with session.reading() as store:
-            record = await read_case(store, id, session.settings.tenant)
+            record = await read_case(store, id, session.settings.tenant, session.moment(at))
     worked = session.worked
     structure = None
     if worked.app:
