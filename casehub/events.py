@@ -46,6 +46,7 @@ __all__ = [
     "CaseCompleted",
     "CaseEnded",
     "CaseFaulted",
+    "CaseForked",
     "CaseId",
     "CaseStalled",
     "CaseStarted",
@@ -352,6 +353,18 @@ class CaseUnfaulted(CaseStatusChanged):
     before: CaseStatus = CaseStatus.FAULTED
     after: CaseStatus = CaseStatus.RUNNING
     goals: tuple[str, ...] = ()
+
+
+@dataclass(slots=True, kw_only=True)
+class CaseForked(CaseStatusChanged):
+    """What stands before it is a copy of the log of case `source`, up to its event `source_version` at `source_seq`; what
+    was in flight there begins anew. The fork is suspended until it is let go on."""
+
+    before: CaseStatus = CaseStatus.RUNNING
+    after: CaseStatus = CaseStatus.SUSPENDED
+    source: str = ""
+    source_version: int = 0
+    source_seq: int = 0
 
 
 @dataclass(slots=True, kw_only=True)

@@ -29,6 +29,7 @@ from casehub.errors import (
     IllegalTransitionError,
     InputRefusedError,
     LimitError,
+    StoreUnavailableError,
     did_you_mean,
 )
 from casehub.events import CaseEnded, CaseId, Event
@@ -152,6 +153,8 @@ class Family:
             await self._tell_of(event.case)
 
     async def _start(self, event: SubCaseStarted) -> None:
+        if not await self._is_wanted(event):
+            return
         structure = self._registry.of(event.child_definition, event.child_structure)
         if structure is None:
             raise InputRefusedError(
@@ -170,6 +173,18 @@ class Family:
         except (InputRefusedError, LimitError, FactError) as error:  # it will never start, so it has ended
             ended = ChildEnded(child=event.child, status=CaseStatus.FAULTED, reason=f"it could not start: {error}")
             await self._tell(event.case, ended)
+
+    async def _is_wanted(self, event: SubCaseStarted) -> bool:
+        """Whether a sub-case is open for its case: what a copied log says of one that has ended, or is another's, is over."""
+        try:
+            pump = await self._residents.pump(event.case)
+        except CaseNotFoundError:
+            return False
+        except StoreUnavailableError:
+            raise
+        except CaseHubError:
+            return True  # its case cannot be worked here, which is not the sub-case's fault
+        return await pump.read(lambda live: live.state.children.is_open(event.child))
 
     async def _cancel(self, event: SubCaseCancelled) -> None:
         try:

@@ -17,6 +17,7 @@ from casehub.envelope import subtypes
 from casehub.events import (
     BudgetExhausted,
     CaseCompensating,
+    CaseForked,
     CaseId,
     CaseStalled,
     CaseStarted,
@@ -114,6 +115,11 @@ def _compensation_enabled(state: CaseState, event: Any) -> None:
 
 def _compensation_started(state: CaseState, event: Any) -> None:
     state.compensations.begin(event)
+
+
+def _forked(state: CaseState, event: Any) -> None:
+    _status_changed(state, event)
+    state.children.forget_all()  # they are the source's
 
 
 def _unfaulted(state: CaseState, event: Any) -> None:
@@ -340,6 +346,7 @@ _FOLDS: dict[type[Event], Callable[[CaseState, Any], None]] = {
     CaseCompensating: _compensating,
     CompensationEnabled: _compensation_enabled,
     CompensationStarted: _compensation_started,
+    CaseForked: _forked,
     CaseUnfaulted: _unfaulted,
     ContextChanged: _context_changed,
     SignalReceived: _signal,

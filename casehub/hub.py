@@ -26,11 +26,14 @@ from casehub.engine.runtime import Runtime
 from casehub.envelope import is_case_id, new_case_id
 from casehub.errors import HubClosedError, InputRefusedError, SettingsError
 from casehub.events import CaseId, Event
+from casehub.forks import bring_in, fork
+from casehub.imports import Import, Imported
 from casehub.inputs import Start
 from casehub.lifecycle import CaseStatus
 from casehub.lookup import clock_of, snapshots_of, store_of
 from casehub.loops import Loops, loops_of
 from casehub.migration import Migration, migrate
+from casehub.moment import Moment
 from casehub.opening import Composition, Opened, opened
 from casehub.patience import patiently
 from casehub.purpose import Wanted, purpose_of
@@ -46,6 +49,7 @@ from casehub.snapshots import Snapshots
 from casehub.spi import CaseStore, Clock, Executor, LoopControl, SnapshotStore
 from casehub.structure import Structure, started_with
 from casehub.subscribers import Handler, Subscriber
+from casehub.transcript import Transcript
 from casehub.values import OwnerId, apart
 from casehub.worklist import Worklist
 
@@ -262,6 +266,29 @@ class CaseHub:
     def quarantine(self) -> Quarantines:
         """Workers that keep failing and are left alone: to look at, and to release."""
         return Quarantines(self)
+
+    async def fork(
+        self, case_id: str, at: Moment | None = None, facts: Mapping[str, Any] | None = None, *, fork_id: str | None = None,
+        by: str = "user", reason: str = "",
+    ) -> Case:  # fmt: skip
+        """A new case that begins with the log of another one up to a moment (now), in whole turns, with these facts set.
+
+        What was in flight begins anew, under ids and keys of the fork; human tasks are asked again, sub-cases start again.
+        The source is not touched. Raises `InputRefusedError` where it had ended by then, or a fact is none, `CaseExistsError`.
+        """
+        runtime, residents = self.runtime, self._residents_now
+        made = await fork(
+            runtime, residents, self.structures, CaseId(case_id), at, facts or {}, case_id=fork_id, by=by, reason=reason
+        )  # fmt: skip
+        return Case(made, self)
+
+    async def bring_in(self, transcript: Transcript, *, case_id: str | None = None, dry_run: bool = False) -> Imported:
+        """Make the cases of a transcript cases of this hub, under their own ids or that of `case_id`; open ones go on.
+
+        Raises `CaseExistsError`, `InputRefusedError` for one that could not go on here; then none of them is brought in.
+        """
+        what = Import(transcript, self.tenant, case_id)
+        return await bring_in(self.runtime, self._residents_now, self.structures, what, dry_run=dry_run)
 
     @property
     def retention(self) -> Keeper:

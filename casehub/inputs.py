@@ -253,6 +253,20 @@ class Leave(Input):
 
 
 @dataclass(slots=True, kw_only=True)
+class Diverge(Input):
+    """A copy of the case `source`, as it was at the position `source_seq`, goes its own way, with these facts.
+
+    `since`: the time that it is as of; spans that were under way then go on from there.
+    """
+
+    source: str
+    source_seq: int
+    since: datetime
+    facts: Mapping[str, Plain] = field(default_factory=dict[str, Plain])
+    reason: str = ""
+
+
+@dataclass(slots=True, kw_only=True)
 class Adopt(Input):
     """Go on under the structure that this process has."""
 

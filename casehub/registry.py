@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from casehub.definition import CaseDefinition
-from casehub.errors import SettingsError, did_you_mean
-from casehub.events import CaseStarted, DefinitionAdopted, Event
+from casehub.errors import InputRefusedError, SettingsError, did_you_mean
+from casehub.events import CaseId, CaseStarted, DefinitionAdopted, Event
 from casehub.serialized import FactSerializer
 from casehub.structure import Structure
 from casehub.validation import build
@@ -61,6 +61,20 @@ class Registry:
         """What a case of this definition and version goes on with: its own, else the current one; None without either."""
         found = self.versions.get(version)
         return found if found is not None and found.name == name else self.structures.get(name)
+
+    def going_on_with(self, case: CaseId, name: str, version: str) -> Structure:
+        """As `of`, for a case. Raises `InputRefusedError` where nothing of its definition is here."""
+        structure = self.of(name, version)
+        if structure is not None:
+            return structure
+        if name in self:
+            raise InputRefusedError(
+                f"case {case!r} is of version {version} of definition {name!r}, of which this hub keeps only others; keep "
+                "that one too, or give one that is current"
+            )
+        raise InputRefusedError(
+            f"case {case!r} is of definition {name!r}, which this hub lacks; {did_you_mean(name, self.names)}"
+        )
 
     @property
     def others(self) -> Sequence[Structure]:

@@ -30,9 +30,8 @@ from casehub.errors import (
     InputRefusedError,
     LoopControlError,
     StoreUnavailableError,
-    did_you_mean,
 )
-from casehub.events import CaseId
+from casehub.events import CaseId, Event
 from casehub.inputs import Adopt, Leave, Recover, Start, TimerDue
 from casehub.lifecycle import ActivationStatus, CaseStatus
 from casehub.loops import over
@@ -210,7 +209,7 @@ class Residents:
             self.parked[case] = reason
             raise InputRefusedError(f"case {case!r} is parked: {reason}")
         name, version = (events[0].definition, "") if kept is None else (kept.state.definition, kept.state.structure)
-        structure = self._structure(case, name, version_in(events) or version)
+        structure = self._registry.going_on_with(case, name, version_in(events) or version)
         loop = self._loop(case, structure)
         try:
             base = None if kept is None else kept.state
@@ -242,19 +241,14 @@ class Residents:
         self._idle(pump)
         return pump
 
-    def _structure(self, case: CaseId, name: str, version: str) -> Structure:
-        """What a case goes on with. Raises `InputRefusedError` where nothing of its definition is here."""
-        structure = self._registry.of(name, version)
-        if structure is not None:
-            return structure
-        if name in self._registry:
-            raise InputRefusedError(
-                f"case {case!r} is of version {version} of definition {name!r}, of which this hub keeps only others; keep "
-                "that one too, or give one that is current"
-            )
-        raise InputRefusedError(
-            f"case {case!r} is of definition {name!r}, which this hub lacks; {did_you_mean(name, self._registry.names)}"
-        )
+    def folded(self, case: CaseId, events: Sequence[Event]) -> LiveCase:
+        """What a log comes to, for nobody to work. Raises `InputRefusedError` where it could not be worked here."""
+        structure = self._registry.going_on_with(case, events[0].definition, version_in(events))
+        loop = self._loop(case, structure)
+        live = restore(case, events, structure, loop, self._runtime.store.log, self._runtime.chance)
+        if not live.state.status.ended and (reason := why_parked(live.state, structure)):
+            raise InputRefusedError(f"case {case!r} could not go on here: {reason}")
+        return live
 
     async def resume(self) -> None:
         """Load every case that was being worked when the store was last left."""

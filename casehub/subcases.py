@@ -88,6 +88,10 @@ class Children:
         """Forget those that were told to end: nobody waits to hear that they have."""
         self.known = {id: child for id, child in self.known.items() if not child.cancelled}
 
+    def forget_all(self) -> None:
+        """Forget all of them: they are another case's, and what they count for begins anew."""
+        self.known, self.tallies = {}, {}
+
     def forget(self, activation: ActivationId) -> None:
         """Forget those of an attempt that have ended: it is over."""
         if self.tallies.pop(activation, None) is None:

@@ -27,6 +27,7 @@ Pure, from the input to what follows from it:
     compensating  when a case undoes what it did, and by what
     undoing       what is undone next, and what that waits for
     quiescence    what a case comes to in which nothing moves
+    diverging     what of a copied case begins anew
     staging       what stages and gates hold back
     timekeeping   which timers a case has for schedules, and what they come to
     limits        limits and budgets, and what they hold back

@@ -182,7 +182,7 @@ class Intake:
                 policy = self.structure.bindings[activation.binding].policy
                 crashes = 0 if only is not None else activation.interruptions - activation.parks + 1
                 lost = crashes >= policy.retry.crashes
-                yield _interrupted(activation, policy.outcomes.exhausted if lost else None, parked=only is not None)
+                yield interrupted(activation, policy.outcomes.exhausted if lost else None, parked=only is not None)
                 if crashes > AT_ONCE and not lost:
                     due = input.at + policy.retry.delay(crashes - AT_ONCE, self.chance)
                     yield TimerSet(timer=TimerId(f"retry:{activation.id}"), due=due)
@@ -192,7 +192,7 @@ class Intake:
     def leave(self, input: Leave) -> Iterator[Event]:
         for activation in list(self.state.activations.values()):
             if activation.status is ActivationStatus.RUNNING:
-                yield _interrupted(activation, left=True)
+                yield interrupted(activation, left=True)
 
     def resume(self, input: Resume) -> Iterator[Event]:
         state = self.state
@@ -225,7 +225,7 @@ class Intake:
             )
 
 
-def _interrupted(
+def interrupted(
     activation: Activation, then: OnOutcome | None = None, *, parked: bool = False, left: bool = False
 ) -> WorkerExecutionInterrupted:
     """Its process has ended, or does; `then`: what follows, where it is over."""

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from casehub.engine.children import child_ended
+from casehub.engine.diverging import diverged
 from casehub.engine.gates import returned
 from casehub.engine.intake import Intake
 from casehub.engine.people import ask, assign, claim, comment, complete, decline, hand_on, release, timer_due
@@ -28,6 +29,7 @@ from casehub.inputs import (
     Decline,
     Delegate,
     DiscardLetter,
+    Diverge,
     HoldWorkers,
     Input,
     Leave,
@@ -56,6 +58,7 @@ TAKES: dict[type[Input], Callable[[Intake, Any], Iterable[Event]]] = {
     Recover: Intake.recover,
     Leave: Intake.leave,
     Adopt: Intake.adopt,
+    Diverge: diverged,
     Suspend: Intake.suspend,
     Resume: Intake.resume,
     Unfault: unfaulted,
