@@ -230,6 +230,26 @@ def check_size(value: object, where: str) -> None:
 _NO_SIZE: Final = frozenset({int, float, bool, type(None)})
 
 
+def sorted_sets(form: Any, value: object) -> Any:
+    """The JSON of a value with the items of its sets in order."""
+    if isinstance(form, list):
+        if isinstance(value, Set):
+            return sorted((sorted_sets(item, each) for item, each in zip(form, value, strict=True)), key=to_json)
+        if isinstance(value, list | tuple | deque) and len(value) == len(form):
+            return [sorted_sets(item, each) for item, each in zip(form, value, strict=True)]
+    elif isinstance(form, dict):
+        if isinstance(value, Mapping):
+            held = list(value.values())
+        else:
+            slots = getattr(type(value), "__slots__", ())
+            held = (
+                list(vars(value).values()) if hasattr(value, "__dict__") else [getattr(value, n, None) for n in slots]
+            )
+        if len(held) == len(form):  # fields stand in the order of their declaration, under names of their own
+            return {key: sorted_sets(item, each) for (key, item), each in zip(form.items(), held, strict=True)}
+    return form
+
+
 class _Brief(Repr):
     """Of containers their first items, of text its beginning."""
 

@@ -21,7 +21,7 @@ from pydantic_core import PydanticSerializationError, to_json
 from casehub.errors import FactError, LimitError, did_you_mean
 from casehub.plain import MAX_DEPTH as MAX_DEPTH  # noqa: PLC0414 - what a fact's value may be is asked of this module
 from casehub.plain import MAX_SIZE as MAX_SIZE  # noqa: PLC0414
-from casehub.plain import TAG, brief, check_size
+from casehub.plain import TAG, brief, check_size, sorted_sets
 from casehub.plain import Plain as Plain  # noqa: PLC0414
 from casehub.plain import copy as copy  # noqa: PLC0414
 from casehub.plain import plain as plain  # noqa: PLC0414
@@ -128,7 +128,7 @@ class FactType:
     Raises `FactError` when pydantic cannot take it.
     """
 
-    __slots__ = ("_adapter", "_exact", "_schema", "_unordered", "annotation", "upcast")
+    __slots__ = ("_adapter", "_exact", "_has_sets", "_schema", "annotation", "upcast")
     loads: bool = False
 
     def __init__(self, annotation: Any = Any) -> None:
@@ -137,10 +137,11 @@ class FactType:
         self._exact = annotation if annotation in _SCALARS else None
         self._adapter: TypeAdapter[Any] | None = None
         self._schema: dict[str, Any] | None = None
-        self._unordered: bool | None = None
+        self._has_sets = False
         if annotation is not Any and annotation is not object and self._exact is None:
             try:
                 self._adapter = TypeAdapter(annotation)
+                self._has_sets = _has_sets(self._adapter.core_schema)
             except (PydanticSchemaGenerationError, PydanticUserError) as error:
                 raise FactError(
                     f"type {type_name(annotation)} cannot be stored ({str(error).splitlines()[0]}); use a dataclass, "
@@ -181,6 +182,8 @@ class FactType:
             adapter = self._adapter
             check_size(value, where)
             form = plain(adapter.serializer.to_python(value, mode="json", by_alias=True, warnings="error"), where)
+            if self._has_sets:  # in one order, whatever the hash seed of the process is
+                form = sorted_sets(form, value)
             back = adapter.validator.validate_json(to_json(form))
         except (
             PydanticSerializationError,
@@ -236,13 +239,8 @@ class FactType:
         return copy(shown(value))
 
     def alike(self, one: Plain, other: Plain, owner: Owner | None = None) -> bool:
-        """Whether two stored values that are not the same stand for one: sets have no order."""
-        if self._unordered is None:
-            self._unordered = self._adapter is not None and _has_sets(self._adapter.core_schema)
-        try:
-            return self._unordered and bool(self._read(one, "") == self._read(other, ""))
-        except Exception:  # what is there does not fit, or it is user code
-            return False
+        """Whether two stored values that are not the same stand for one; of JSON there are none."""
+        return False
 
     def _serialised(self, name: str, form: Plain, fact: str, owner: Owner | None) -> Any:
         """The value of what a serializer made; here there is none."""

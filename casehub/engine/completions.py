@@ -108,7 +108,7 @@ def equal(state: CaseState, structure: Structure, name: str, value: Plain, confi
 
 
 def unchanged(state: CaseState, structure: Structure, fact: Fact, value: Plain) -> bool:
-    """Whether what is to be stored is there already. One value may be stored in several ways: encrypted, or as a set."""
+    """Whether what is to be stored is there already. One value may be stored in several ways: by another key, say."""
     if not fact.visible:
         return False
     if same(fact.value, value):
