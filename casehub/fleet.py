@@ -52,7 +52,7 @@ class Fleet:
 
     def _hear(self, news: News) -> None:
         if news.position:
-            for case in list(self._residents.ended):  # it may go on there: who asks for it is told from the log
+            for case in list(self._residents.resting.ended):  # it may go on there: who asks for it is told from the log
                 self._residents.let_leave(case)
             self._runtime.bus.catch_up(news.position)
         if news.hubs:

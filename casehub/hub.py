@@ -73,6 +73,7 @@ class CaseHub:
     - `tenant`: whose cases these are; a store keeps those of several apart.
     - `resources`: values for openers declared by `definition.resource`, instead of opening them.
     - `resident`: how many cases that wait for somebody stay in memory; `linger`: how long they do.
+    - `patience`: how long a call waits for a store that does not answer; past it, it raises `StoreUnavailableError`.
     - `retention`: how long cases are kept after their end; None: for ever.
     - `serializers`: how facts are stored that are not to be JSON, asked in order (see `casehub.serialized`).
     - `resume=False`: work only the cases that this hub starts or is asked for, not what else is open in the store.
@@ -96,6 +97,7 @@ class CaseHub:
         tenant: str = "default",
         resident: int = 1_000,
         linger: Duration = "1m",
+        patience: Duration = "2s",
         resume: bool = True,
         retention: Retention | None = KEEP,
         serializers: Sequence[FactSerializer] = (),
@@ -117,6 +119,7 @@ class CaseHub:
             tenant=tenant,
             resident=resident,
             linger=duration(linger),
+            patience=duration(patience),
             resumes=resume,
             retention=retention,
         )

@@ -18,6 +18,7 @@ from anyio.abc import TaskGroup
 
 from casehub.brakes import found_in
 from casehub.bus import Bus
+from casehub.engine.outage import Outage
 from casehub.engine.pool import TaskPool
 from casehub.engine.runtime import Runtime
 from casehub.engine.standing import Standing
@@ -53,7 +54,8 @@ class Composition:
 
     `loops`: by version; `snapshots`: where they are kept, None for none, and `checkpoint`, when; `persists`: whether `store`
     was to keep anything; `chance`: of the jitter of retries; `replaced`: values for resources, instead of opening them;
-    `resident`: how many cases that wait stay in memory, and `linger`: how long; `resumes`: whether it works what is open in
+    `resident`: how many cases that wait stay in memory, and `linger`: how long; `patience`: how long callers wait for
+    the store; `resumes`: whether it works what is open in
     the store, unasked; `retention`: how long cases are kept after their end, None for ever.
     """
 
@@ -70,6 +72,7 @@ class Composition:
     tenant: str
     resident: int
     linger: timedelta
+    patience: timedelta
     resumes: bool
     retention: Retention | None
 
@@ -155,6 +158,7 @@ async def opened(parts: Composition, subscribers: list[Subscriber[Any]]) -> Open
             bus=bus,
             clock=parts.clock,
             wheel=wheel,
+            outage=Outage(parts.patience),
             executor=parts.executor,
             spawn=TaskPool(group).spawn,
             chance=parts.chance,
@@ -180,7 +184,7 @@ async def opened(parts: Composition, subscribers: list[Subscriber[Any]]) -> Open
         opening.callback(residents.forget)  # once nothing runs any more, and before what it used is closed
         await opening.enter_async_context(group)
         opening.callback(observe(runtime, residents))
-        runtime.watchdog.start()
+        runtime.watchdog.start(runtime.outage.look)
         opening.callback(runtime.watchdog.stop)
         group.start_soon(wheel.run, residents.timer_due)
         group.start_soon(snapshots.checkpoints.run)

@@ -20,7 +20,6 @@ from casehub.engine.live import LiveCase
 from casehub.engine.pump import Pump
 from casehub.engine.recovery import restore
 from casehub.engine.runtime import Runtime
-from casehub.engine.timers import Alarm
 from casehub.errors import (
     CaseElsewhereError,
     CaseExistsError,
@@ -38,6 +37,7 @@ from casehub.loops import over
 from casehub.parking import why_parked, why_spoiled
 from casehub.patience import patiently
 from casehub.registry import Registry, version_in
+from casehub.resting import Resting
 from casehub.snapshots import Snapshots
 from casehub.spi import Claim, DueTimer, LoopControl
 from casehub.state import CaseState
@@ -45,8 +45,6 @@ from casehub.structure import Structure
 
 log = structlog.get_logger("casehub.hub")
 
-ENDED: Final = 64
-"""Cases that have ended and stay in memory a little longer: somebody is about to ask for their outcome."""
 UNWINDING: Final = timedelta(seconds=5)
 """Time for what ran to come to its end, before a case that has ended may go on."""
 _RESTING = (CaseStatus.WAITING, CaseStatus.SUSPENDED)
@@ -56,10 +54,9 @@ _AT_WORK = (CaseStatus.RUNNING, CaseStatus.COMPENSATING)
 class Residents:
     """The pumps of the cases in memory.
 
-    `parked`: open cases that cannot be worked, and why; `ended`: since when those that have ended rest; `asked_only`: nothing comes in that nobody asks for;
+    `parked`: open cases that cannot be worked, and why; `resting`: those in memory that have nothing to do; `asked_only`: nothing comes in that nobody asks for;
     `look_after`: called, where only what is asked for comes in, to do what was left undone for a case with sub-cases.
-    At most `bound` cases rest in memory, none of them longer than `linger` but for those with workers that wait for people,
-    which would run again: these leave when there are too many, and last.
+    `bound`, `linger`: how many cases at rest stay in memory, and how long.
     """
 
     def __init__(
@@ -81,14 +78,9 @@ class Residents:
         self._registry = registry
         self._loops = loops
         self.tenant = tenant
-        self._bound = max(bound, 1)
-        self._linger = linger.total_seconds()
         self._asked_only = asked_only
         self._pumps: dict[CaseId, Pump] = {}
-        self._resting: dict[CaseId, float] = {}  # since when, on the monotonic clock; the longest first
-        self._asking: dict[CaseId, float] = {}  # those whose workers wait for people: these would run again
-        self.ended: dict[CaseId, float] = {}
-        self._leaving: Alarm | None = None
+        self.resting = Resting(runtime.wheel, bound, linger, self._let_go)
         self._loading: dict[CaseId, asyncio.Future[Pump | None]] = {}
         self._steered: dict[CaseId, LoopControl] = {}
         self._begun = runtime.bus.position
@@ -108,19 +100,20 @@ class Residents:
 
     async def start(self, case: CaseId, structure: Structure, input: Start, *, fresh: bool) -> None:
         """Begin a case; `fresh`: its id cannot be taken. Raises `CaseExistsError` when it is."""
-        runtime = self._runtime
-        if not fresh and (case in self._pumps or await runtime.store.load(case, self.tenant) or case in self._pumps):
+        if not fresh and (case in self._pumps or await self._events(case) or case in self._pumps):
             raise _taken(case)
-        if runtime.standing is not None and (looking := self._loading.get(case)) is not None:
+        if self._runtime.standing is not None and (looking := self._loading.get(case)) is not None:
             with suppress(CaseHubError):
                 await asyncio.shield(looking)  # it would claim what is begun meanwhile
         pump = self.begin(case, structure)
         try:
             await pump.submit(input)
         except CaseElsewhereError:
-            if await runtime.store.load(case, self.tenant):
+            if await self._events(case):
                 raise _taken(case) from None
             raise
+        except StoreUnavailableError as error:  # it may start yet
+            raise StoreUnavailableError(f"whether case {case!r} has started is unknown: {error}") from error
         except CaseHubError as error:
             if not pump.live.state.version:
                 self._pumps.pop(case, None)
@@ -189,6 +182,11 @@ class Residents:
             del self._pumps[case]
         return await self.pump(case, ended=True)
 
+    async def _events(self, case: CaseId) -> Sequence[Event]:
+        """The log of a case. Raises `StoreUnavailableError`, in time where the store does not answer."""
+        runtime = self._runtime
+        return await runtime.outage.bounded(runtime.store.load(case, self.tenant), f"it was asked for case {case!r}")
+
     async def _load(self, case: CaseId, ended: bool) -> Pump:
         standing = self._runtime.standing
         if standing is None:
@@ -198,7 +196,7 @@ class Residents:
     async def _loaded(self, case: CaseId, claim: Claim | None) -> Pump:
         runtime = self._runtime
         kept = await self.snapshots.find(case, partial(self._loop_if_known, case))
-        events = await runtime.store.load(case, self.tenant) if kept is None else kept.events
+        events = await self._events(case) if kept is None else kept.events
         if (begun := self._pumps.get(case)) is not None:
             return begun  # it was started while this looked for it
         if not events and kept is None:
@@ -292,7 +290,7 @@ class Residents:
         if pump.busy or not pump.live.state.status.ended:
             return False
         del self._pumps[case]
-        self.ended.pop(case, None)
+        self.resting.forget(case)
         return True
 
     @property
@@ -340,8 +338,7 @@ class Residents:
         for pump in self._pumps.values():
             pump.forget_waiters(closed)
         self._pumps.clear()
-        for resting in (self._resting, self._asking, self.ended):
-            resting.clear()
+        self.resting.clear()
 
     def _idle(self, pump: Pump) -> None:
         """A pump has stopped: of the cases that have ended or wait, the ones that did longest ago leave."""
@@ -350,42 +347,22 @@ class Residents:
             del self._pumps[state.id]
         if pump.busy or pump.tenure.lost is not None:
             return
-        for resting in (self._resting, self._asking, self.ended):
-            resting.pop(state.id, None)
-        if state.status.ended:
-            self._rest(self.ended, state.id)
+        self.resting.forget(state.id)
+        if not state.version:  # its start was refused after nobody waited for that any more
+            self._pumps.pop(state.id, None)
+        elif state.status.ended:
+            self.resting.rest(self.resting.ended, state.id)
         elif pump.attempts:
-            self._rest(self._asking, state.id)
+            self.resting.rest(self.resting.asking, state.id)
         elif state.status in _RESTING or state.stalled or (state.compensations.ending and not state.at_work):
-            self._rest(self._resting, state.id)
+            self.resting.rest(self.resting.waiting, state.id)
 
-    def _rest(self, resting: dict[CaseId, float], case: CaseId) -> None:
-        resting[case] = self._runtime.clock.monotonic()
-        while len(self.ended) > ENDED:
-            self._let_go(self.ended)
-        while len(self._resting) + len(self._asking) > self._bound:
-            self._let_go(self._resting or self._asking)
-        if self._leaving is None:
-            self._leaving = self._runtime.wheel.alarm(self._linger, self._leave)
-
-    def _leave(self) -> None:
-        """Let go of what has rested for long enough, and come back for the next."""
-        now, upcoming = self._runtime.clock.monotonic(), list[float]()
-        for resting in (self._resting, self.ended):
-            while resting and (since := next(iter(resting.values()))) + self._linger <= now:
-                self._let_go(resting)
-            if resting:
-                upcoming.append(since + self._linger - now)
-        self._leaving = self._runtime.wheel.alarm(min(upcoming), self._leave) if upcoming else None
-
-    def _let_go(self, resting: dict[CaseId, float]) -> None:
-        """The one that has rested longest leaves, unless it is at work again."""
-        oldest = next(iter(resting))
-        del resting[oldest]
-        pump = self._pumps.get(oldest)
+    def _let_go(self, case: CaseId) -> None:
+        """One that has rested for long leaves, unless it is at work again."""
+        pump = self._pumps.get(case)
         if pump is not None and not pump.busy:
             pump.call_off()  # who waits for people is run again when they answer
-            del self._pumps[oldest]
+            del self._pumps[case]
             pump.tenure.give_back(pump.live.state, self._runtime)
 
 

@@ -673,7 +673,7 @@ async def test_cases_that_have_ended_leave_memory() -> None:
         await idle()  # who waits for a case hears of its end before its pump has stopped
         residents = hub._residents_now
         assert residents.resident <= 64
-        assert not residents._resting
+        assert not residents.resting.waiting
         assert not residents._loading
         assert hub.runtime.pumping == hub.runtime.working == 0
 

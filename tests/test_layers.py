@@ -120,6 +120,7 @@ LAYERS = {
         "casehub.remote",
         "casehub.replay",
         "casehub.residents",
+        "casehub.resting",
         "casehub.resources",
         "casehub.retention",
         "casehub.timeline",

@@ -69,6 +69,8 @@ class Readers(Generic[S]):
         reader = self._reader()
         while (job := self._jobs.get()) is not None:
             question, answer = job
+            if answer.done():
+                continue  # nobody waits any more: a database that was away has other things to do now
             value: Any = None
             error: Exception | None = None
             try:

@@ -50,5 +50,6 @@ Around it, what awaits:
     timers        the one timer wheel
     pool          the tasks that jobs run in
     runtime       what all pumps share
+    outage        who waits for a store that does not answer
     watchdog      which code holds the event loop up
 """

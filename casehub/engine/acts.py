@@ -109,3 +109,15 @@ ACTS: Mapping[type[Event], Act] = {
     DeliberationStarted: _begin_to_ask,
     DeliberationCancelled: _ask_no_more,
 }
+
+
+def started_by(pump: Working, turn: Turn, work: list[Work]) -> None:
+    """What a committed turn starts and calls off; what is to be run joins `work`."""
+    pump.runtime.turns += 1
+    for event in turn.events:
+        act = ACTS.get(type(event))
+        if act is not None:
+            act(pump, event, work)
+    for due in turn.timers.values():
+        if due is not None:
+            pump.runtime.wheel.note(due)

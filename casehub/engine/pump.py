@@ -16,24 +16,22 @@ from functools import partial
 from typing import Final, TypeVar
 
 import anyio
-import structlog
 
-from casehub.engine.acts import ACTS, Work
+from casehub.engine.acts import Work, started_by
 from casehub.engine.deliberation import Asking
 from casehub.engine.executor import Attempt
 from casehub.engine.live import LiveCase
 from casehub.engine.notices import notices
-from casehub.engine.recovery import back_off, commit, matters, moved, put_off, reload, repeated, sort_out
+from casehub.engine.recovery import back_off, commit, matters, moved, refused, reload, repeated, sort_out
 from casehub.engine.runtime import Runtime, Ticket
 from casehub.engine.tenure import Tenure, refused_by
 from casehub.engine.waiters import Waiters
-from casehub.errors import CaseHubError, HubClosedError, LimitError
+from casehub.errors import CaseHubError, HubClosedError, LimitError, StoreUnavailableError
 from casehub.events import ActivationId
 from casehub.inputs import NEVER, Adopt, Input, TimerDue
 from casehub.spi import CommitResult, Committed, LoopControl, Turn
 from casehub.structure import Structure
 
-log = structlog.get_logger("casehub.engine")
 T = TypeVar("T")
 
 BATCH: Final = 16
@@ -87,7 +85,8 @@ class Pump:
         """Put an input into the inbox and wait for its turn to be committed.
 
         Raises what refused it, or `LimitError` when the inbox is full and `bounded`: what the case itself has led to is
-        not. Cancelling abandons the wait and nothing else.
+        not; `StoreUnavailableError` when the store does not answer in time: the input stays in the inbox. Cancelling
+        abandons the wait and nothing else.
         """
         return await self._visit(self._submit(input, bounded))
 
@@ -97,7 +96,9 @@ class Pump:
             full = f"the inbox of case {self.live.state.id!r} holds {bound} inputs; wait, or raise Limits(inbox=)"
             raise LimitError(full)
         if input.key:
-            seen = await self.runtime.store.outcome(self.live.state.id, input.key, self.live.state.tenant)
+            state = self.live.state
+            asking = self.runtime.store.outcome(state.id, input.key, state.tenant)
+            seen = await self.runtime.outage.bounded(asking, f"what became of input {input.key!r}")
             if seen is not None:
                 return repeated(self.live, seen)
         taken: asyncio.Future[Turn] = asyncio.get_running_loop().create_future()
@@ -108,7 +109,7 @@ class Pump:
         """Look at the case as last committed."""
         if not self._uncommitted:
             return look(self.live)
-        (seen,) = await self._visit(self.waiters.until(lambda live: (look(live),)))
+        (seen,) = await self._visit(self.waiters.until(lambda live: (look(live),), looking=True))
         return seen
 
     def glance(self, look: Callable[[LiveCase], T]) -> T | None:
@@ -182,6 +183,14 @@ class Pump:
     def forget_waiters(self, error: Exception) -> None:
         """Tell whoever waits that nobody will answer."""
         self.waiters.refuse(error)
+        self._refuse_all(error)
+
+    def give_up(self, error: StoreUnavailableError) -> None:
+        """Tell everybody who waits for the store that it is away; what they have posted stays."""
+        self.waiters.give_up(error)
+        self._refuse_all(error)
+
+    def _refuse_all(self, error: Exception) -> None:
         for ticket in (*(ticket for ticket, _ in self._taken), *self.inbox):
             if ticket.taken is not None:
                 ticket.refuse(error)
@@ -292,7 +301,14 @@ class Pump:
         for _ in range(min(BATCH, len(self.inbox))):
             self.take(self.inbox.popleft(), taken)
         turns = [turn for _, turn in taken if matters(turn)]
-        return await self.finish(taken, await commit(turns, self.runtime) if turns else ())
+        if not turns:
+            return await self.finish(taken, ())
+        self.runtime.outage.begin(self)
+        results = await commit(turns, self.runtime)
+        work = await self.finish(taken, results)
+        if results is not None or not self.inbox:
+            self.runtime.outage.end(self)
+        return work
 
     def take(self, ticket: Ticket, taken: list[tuple[Ticket, Turn]]) -> None:
         """Add the turn that an input leads to, or tell whoever waits what refuses it. Only who has the role may."""
@@ -307,14 +323,9 @@ class Pump:
 
     def _refuse(self, ticket: Ticket, error: CaseHubError) -> None:
         """Tell whoever waits; what the case itself cannot do without is put off instead, and keeps the case in memory."""
-        wait = put_off(ticket)
-        if wait is None:
-            ticket.refuse(error)
-            return
-        kind, case = type(ticket.input).__name__, self.live.state.id
-        log.error("input.put_off", case=case, kind=kind, again_in=wait, reason=str(error))
-        self.visitors += 1
-        self.runtime.wheel.alarm(wait, partial(self._take_up, ticket))
+        if (wait := refused(ticket, error, self.live.state.id)) is not None:
+            self.visitors += 1
+            self.runtime.wheel.alarm(wait, partial(self._take_up, ticket))
 
     def _take_up(self, ticket: Ticket) -> None:
         self.visitors -= 1
@@ -339,24 +350,13 @@ class Pump:
         work: list[Work] = []
         for ticket, turn in done:
             if turn.events:
-                self._started_by(turn, work)
+                started_by(self, turn, work)
             if isinstance(ticket.input, TimerDue):
                 state, timer = self.live.state, ticket.input.timer
                 self.runtime.wheel.taken(state.tenant, state.id, timer, state.timers.get(timer))
             ticket.answer(turn)
         self.waiters.tell(self.live)
         return work
-
-    def _started_by(self, turn: Turn, work: list[Work]) -> None:
-        """What a committed turn starts and calls off."""
-        self.runtime.turns += 1
-        for event in turn.events:
-            act = ACTS.get(type(event))
-            if act is not None:
-                act(self, event, work)
-        for due in turn.timers.values():
-            if due is not None:
-                self.runtime.wheel.note(due)
 
     # ---- work
 

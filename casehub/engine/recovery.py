@@ -185,12 +185,15 @@ def _failing(input: Input, error: CaseHubError) -> bool:
     return True
 
 
-def put_off(ticket: Ticket) -> float | None:
-    """Seconds after which an input that is refused is taken again, where its case would stand still without it."""
+def refused(ticket: Ticket, error: CaseHubError, case: CaseId) -> float | None:
+    """Tell whoever waits; seconds after which an input is taken again, where its case would stand still without it."""
     if ticket.taken is not None or not isinstance(ticket.input, PUT_OFF):
+        ticket.refuse(error)
         return None
     ticket.refusals += 1
-    return min(2.0**ticket.refusals, LONGEST)
+    wait = min(2.0**ticket.refusals, LONGEST)
+    log.error("input.put_off", case=case, kind=type(ticket.input).__name__, again_in=wait, reason=str(error))
+    return wait
 
 
 async def back_off(ticket: Ticket, runtime: Runtime) -> None:

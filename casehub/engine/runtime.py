@@ -12,6 +12,7 @@ import structlog
 
 from casehub.bus import Bus
 from casehub.engine.brake import Brake
+from casehub.engine.outage import Outage
 from casehub.engine.quarantine import Ward
 from casehub.engine.standing import Standing
 from casehub.engine.timers import TimerWheel
@@ -32,13 +33,14 @@ class Runtime:
     `resources`: by the hash of a structure and their names; `pumping`, `working`: how many pumps hold their role, how many attempts and
     deliberations run; `standing`: among the hubs of the store, None where there is this one only; `ward`: the workers that
     are quarantined; `brake`: what is held; `draining`: nothing new is
-    started; `closed`: nothing runs any more; the rest are counts for metrics.
+    started; `closed`: nothing runs any more; `outage`: who waits for the store; the rest are counts for metrics.
     """
 
     store: CaseStore
     bus: Bus
     clock: Clock
     wheel: TimerWheel
+    outage: Outage
     executor: Executor
     spawn: Callable[..., object]
     chance: random.Random

@@ -18,28 +18,35 @@ T = TypeVar("T")
 class Waiters:
     """Those who wait for one case. `len` counts them; who gives up is out at once."""
 
-    __slots__ = ("_refused", "_runtime", "_sleeping", "_tests")
+    __slots__ = ("_looking", "_refused", "_runtime", "_sleeping", "_tests")
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._refused: Exception | None = None
         self._tests: dict[asyncio.Future[Any], Callable[[LiveCase], Any]] = {}
+        self._looking: set[asyncio.Future[Any]] = set()
         self._sleeping: dict[asyncio.Future[None], None] = {}
 
     def __len__(self) -> int:
         return len(self._tests) + len(self._sleeping)
 
-    async def until(self, test: Callable[[LiveCase], T | None]) -> T:
-        """Wait until `test` of the case as `tell` has it gives something; what it raises comes through."""
+    async def until(self, test: Callable[[LiveCase], T | None], *, looking: bool = False) -> T:
+        """Wait until `test` of the case as `tell` has it gives something; what it raises comes through.
+
+        `looking`: for the commit under way alone, so there is an answer as soon as the store gives one.
+        """
         self._runtime.check_open()
         if self._refused is not None:
             raise self._refused
         found: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._tests[found] = test
+        if looking:
+            self._looking.add(found)
         try:
             return await found
         finally:
             self._tests.pop(found, None)
+            self._looking.discard(found)
 
     def tell(self, live: LiveCase) -> None:
         """The case has been committed: answer everybody whom that answers."""
@@ -69,6 +76,12 @@ class Waiters:
         for woken in self._sleeping:
             if not woken.done():
                 woken.set_result(None)
+
+    def give_up(self, error: Exception) -> None:
+        """The store does not answer: whoever only looks at the case is told so."""
+        for found in self._looking:
+            if not found.done():
+                found.set_exception(error)
 
     def refuse(self, error: Exception) -> None:
         """Nobody will answer, whoever waits now and whoever comes."""

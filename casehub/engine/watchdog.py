@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import FrameType
 from typing import Final
@@ -35,13 +35,13 @@ DEPTH: Final = 12
 
 @dataclass(frozen=True, slots=True)
 class Blockage:
-    """Code that holds the loop up. `worker`, `case`: whose, empty for code of nobody's; `stack`: the innermost last."""
+    """Code that holds the loop up. `worker`, `case`: whose, empty for code of nobody's; `frames`: where it was called from, the innermost last."""
 
     seconds: float
     at: str
     worker: str
     case: str
-    stack: tuple[str, ...]
+    frames: tuple[str, ...]
 
 
 class Watchdog:
@@ -55,13 +55,15 @@ class Watchdog:
         self.last: Blockage | None = None
         self._patience = patience
         self._beat = time.monotonic()
+        self._each_beat: Callable[[], object] = int
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
         self._handle: asyncio.TimerHandle | None = None
 
-    def start(self) -> None:
-        """Begin to watch the loop that this is called on."""
+    def start(self, each_beat: Callable[[], object] = int) -> None:
+        """Begin to watch the loop that this is called on. `each_beat`: called there, ten times a second."""
         loop = asyncio.get_running_loop()
+        self._each_beat = each_beat
         self._pulse(loop)
         self._thread = threading.Thread(
             target=self._watch, args=(threading.get_ident(),), name="casehub-watchdog", daemon=True
@@ -79,6 +81,7 @@ class Watchdog:
     def _pulse(self, loop: asyncio.AbstractEventLoop) -> None:
         self._beat = time.monotonic()
         self._handle = loop.call_later(PULSE, self._pulse, loop)
+        self._each_beat()
 
     def _watch(self, loop_thread: int) -> None:
         met, patience = 0.0, self._patience
@@ -89,18 +92,24 @@ class Watchdog:
             silent = time.monotonic() - beat
             if silent > patience:
                 first, patience = patience == self._patience, silent * AGAIN
-                found = self.last = _found(silent, sys._current_frames().get(loop_thread))
-                if first:
-                    self.blocked[found.worker] = self.blocked.get(found.worker, 0) + 1
-                log.error(
-                    "loop.blocked",
-                    seconds=found.seconds,
-                    worker=found.worker,
-                    case=found.case,
-                    at=found.at,
-                    frames=found.stack,  # not `stack`, which structlog takes for a text that it prints
-                    remedy="make the worker a plain def, which runs in a thread, or await what it waits for",
-                )
+                try:
+                    self._say(_found(silent, sys._current_frames().get(loop_thread)), first=first)
+                except Exception:  # of whatever the application logs with: this thread has to go on
+                    traceback.print_exc()
+
+    def _say(self, found: Blockage, *, first: bool) -> None:
+        self.last = found
+        if first:
+            self.blocked[found.worker] = self.blocked.get(found.worker, 0) + 1
+        log.error(
+            "loop.blocked",
+            seconds=found.seconds,
+            worker=found.worker,
+            case=found.case,
+            at=found.at,
+            frames=found.frames,  # not `stack`, which structlog takes for a text that it prints
+            remedy="make the worker a plain def, which runs in a thread, or await what it waits for",
+        )
 
 
 def _found(seconds: float, innermost: FrameType | None) -> Blockage:
@@ -114,7 +123,7 @@ def _found(seconds: float, innermost: FrameType | None) -> Blockage:
         at=stack[0] if stack else "unknown",
         worker="" if attempt is None else attempt.worker.name,
         case="" if attempt is None else attempt.case,
-        stack=tuple(reversed(stack)),
+        frames=tuple(reversed(stack)),
     )
 
 

@@ -22,6 +22,7 @@ from casehub import (
 from casehub.adapters.clock import VirtualClock
 from casehub.engine.executor import LocalExecutor
 from casehub.engine.threads import Threads
+from casehub.engine.watchdog import Watchdog
 from casehub.errors import LimitError
 from casehub.query import EventQuery, concrete
 from tests.staging import Kept, eventually, idle
@@ -84,6 +85,25 @@ async def test_code_of_nobodys_that_blocks_is_named_by_its_place_and_said_again_
     assert lines[1]["seconds"] > 3 * lines[0]["seconds"]
 
 
+async def test_a_watchdog_whose_log_cannot_be_written_watches_on(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fails(*words: Any, **named: Any) -> None:
+        raise OSError("the disk is full")
+
+    watchdog = Watchdog(patience=0.3)
+    monkeypatch.setattr("casehub.engine.watchdog.log", type("Log", (), {"error": fails}))
+    watchdog.start()
+    try:
+        for n in range(2):
+            busy(lambda n=n: watchdog.blocked.get("", 0) == n)  # type: ignore[misc]  # read at once
+            await asyncio.sleep(0.2)
+        busy(lambda: watchdog.blocked.get("", 0) < 2)
+    finally:
+        watchdog.stop()
+    assert "the disk is full" in capsys.readouterr().err
+
+
 # ---- threads
 
 
@@ -134,7 +154,7 @@ async def test_a_thread_that_is_abandoned_gives_its_place_back_and_what_it_retur
             return 99
         return a
 
-    executor = LocalExecutor(threads=1)
+    executor = LocalExecutor(threads=2)
     async with CaseHub(d, store=Kept(), clock=clock, executor=executor) as hub:
         case = await hub.start(d, a=1)
         await asyncio.to_thread(begun.acquire)

@@ -251,7 +251,7 @@ async def test_a_thousand_cases_that_have_ended_leave_nothing_in_memory() -> Non
         await idle()  # who waits for a case hears of its end before its pump has stopped
         residents, runtime = hub._residents_now, hub.runtime
         assert residents.resident <= 64
-        assert not residents._resting
+        assert not residents.resting.waiting
         assert not residents._loading
         assert not runtime.wheel._posted
         assert len(runtime.wheel._alarms) <= 200

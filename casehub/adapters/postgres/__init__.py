@@ -212,7 +212,11 @@ class PostgresStore(SqlStore[Session]):
         return schema_sql(self.place.schema, since)
 
     async def check(self) -> Sequence[Finding]:
-        return await self._ask(lambda session: check_database(session.connection))
+        def checked(session: Session) -> Sequence[Finding]:
+            with session.connection.unhurried():
+                return check_database(session.connection)
+
+        return await self._ask(checked)
 
     async def inventory(self) -> Inventory:
         """The size of its tables with their indexes."""

@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 import select
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
@@ -28,6 +29,10 @@ DAY: Final = 86_400
 ENDING: Final = 5.0
 """Seconds that the server gets to end a session."""
 _STEP: Final = 0.01
+SILENCE: Final = 10.0
+"""Seconds for the answer to a statement that writes, or looks up what writing needs."""
+READING: Final = 60.0
+"""Seconds for the answer to a question, which may read much."""
 LOST: Final = (psycopg.OperationalError, psycopg.InterfaceError, psycopg.errors.ReadOnlySqlTransaction, OSError)
 """What says that the database is the reason, and not what was asked of it."""
 
@@ -88,12 +93,31 @@ class Place:
         return f"postgresql://{host}{parts.path}{suffix}"
 
 
-class Connection:
-    """A session on the server, in autocommit mode: transactions are begun by name."""
+class _Session(psycopg.Connection[Any]):
+    """Psycopg's, which by itself waits for ever for a server that is there and does not answer."""
 
-    def __init__(self, place: Place, *, read_only: bool = False) -> None:
+    silence: float | None = None
+
+    def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:
+        limit = self.silence if timeout is None else timeout
+        try:
+            return super().wait(gen, interval, limit)
+        except psycopg.OperationalError as error:
+            if type(error).__name__ != "_WaitTimeout":
+                raise
+            raise psycopg.OperationalError(f"the server has not answered for {limit:g} s") from error
+
+
+class Connection:
+    """A session on the server, in autocommit mode: transactions are begun by name.
+
+    `silence`: seconds for the answer to one statement, after which the server counts as away.
+    """
+
+    def __init__(self, place: Place, *, read_only: bool = False, silence: float = SILENCE) -> None:
         """Raises psycopg's `OperationalError`."""
-        self.raw = psycopg.connect(place.url, autocommit=True)
+        self.raw = _Session.connect(place.url, autocommit=True)
+        self.raw.silence = silence
         try:
             self.raw.adapters.register_dumper(int, Int8Dumper)  # one type for all of them, so one plan
             self.run(f"SET search_path TO {place.schema}")
@@ -133,6 +157,15 @@ class Connection:
             if time.monotonic() > end:
                 raise StoreUnavailableError("this process's own session on the server has not ended yet; try again")
             time.sleep(_STEP)
+
+    @contextmanager
+    def unhurried(self) -> Iterator[None]:
+        """For statements that may take as long as they need."""
+        silence, self.raw.silence = self.raw.silence, None
+        try:
+            yield
+        finally:
+            self.raw.silence = silence
 
     def close(self) -> None:
         self.raw.close()

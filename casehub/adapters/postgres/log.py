@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 
 import psycopg
 
-from casehub.adapters.postgres.connection import LOST, Connection, Place
+from casehub.adapters.postgres.connection import LOST, READING, Connection, Place
 from casehub.adapters.readers import Reader
 from casehub.adapters.sql_log import COUNT, SURE, LogSession, Meaning
 from casehub.adapters.written import from_micros, to_micros
@@ -112,7 +112,7 @@ class PostgresReader(Reader[Session]):
 
     def _ask(self, question: Callable[[Session], T]) -> T:
         if self._session is None:
-            self._session = Session(Connection(self._place, read_only=True))
+            self._session = Session(Connection(self._place, read_only=True, silence=READING))
         return self._session.ask(question)
 
     def close(self) -> None:

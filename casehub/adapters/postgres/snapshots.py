@@ -55,7 +55,8 @@ class PostgresSnapshots(SqlSnapshots):
             version = schema_version(connection, self.place)
             if version == 0:
                 connection.execute(_LOCK, (f"casehub {self.place.schema} schema",))  # until the connection is closed
-                migrate(connection, self.place)
+                with connection.unhurried():
+                    migrate(connection, self.place)
             elif version < MIGRATIONS[-1].version:
                 raise SchemaError(
                     f"{self.place}: its schema is version {version}, and snapshots need {MIGRATIONS[-1].version}; bring "

@@ -90,7 +90,8 @@ class PostgresDatabase(Database):
                 connection.end(self._session)
             self.in_doubt = False  # the session before this one has ended, with what it wrote or without
             self._session = connection.session
-            migrate(connection, self._place)
+            with connection.unhurried():
+                migrate(connection, self._place)
             self._join()
             known = Known(connection)
         except BaseException:
