@@ -34,6 +34,14 @@ from casehub.faults import (
     WorkerReleased,
 )
 from casehub.lifecycle import CaseStatus
+from casehub.milestones import (
+    GoalReached,
+    MilestoneActivated,
+    MilestoneEvent,
+    MilestoneReached,
+    MilestoneSlaViolated,
+    PostconditionFailed,
+)
 from casehub.timers import TimerCancelled, TimerEvent, TimerFired, TimerSet
 from casehub.values import Plain
 
@@ -239,49 +247,6 @@ class WorkerResultDropped(WorkerEvent):
 
     attempt: int
     reason: str
-
-
-# ---- milestones, goals
-
-
-@dataclass(slots=True, kw_only=True)
-class MilestoneEvent(Event):
-    """Base: something about one milestone."""
-
-    milestone: str
-
-
-@dataclass(slots=True, kw_only=True)
-class MilestoneActivated(MilestoneEvent):
-    """Its entry criterion holds; its service level, if any, is on track from here."""
-
-
-@dataclass(slots=True, kw_only=True)
-class MilestoneReached(MilestoneEvent):
-    """Achieved, once and for good. `late`: after its service level was breached."""
-
-    late: bool = False
-
-
-@dataclass(slots=True, kw_only=True)
-class MilestoneSlaViolated(MilestoneEvent):
-    """Not reached within its service level."""
-
-
-@dataclass(slots=True, kw_only=True)
-class GoalReached(Event):
-    """A goal's criterion holds for the first time."""
-
-    goal: str
-
-
-@dataclass(slots=True, kw_only=True)
-class PostconditionFailed(Event):
-    """A worker has completed, and a condition that it brings does not hold, or cannot be known."""
-
-    binding: str
-    activation: ActivationId
-    condition: str
 
 
 # ---- the case

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar, overload
+from typing import Any, Final, Self
 
 from casehub.brakes import Brakes
-from casehub.bus import Subscription
 from casehub.case import Case
 from casehub.deadletters import DeadLetters
 from casehub.definition import CaseDefinition
@@ -25,11 +24,12 @@ from casehub.engine.pump import Pump
 from casehub.engine.runtime import Runtime
 from casehub.envelope import is_case_id, new_case_id
 from casehub.errors import HubClosedError, InputRefusedError, SettingsError
-from casehub.events import CaseId, Event
+from casehub.events import CaseId
 from casehub.forks import bring_in, fork
 from casehub.imports import Import, Imported
 from casehub.inputs import Start
 from casehub.lifecycle import CaseStatus
+from casehub.listening import Listening
 from casehub.lookup import clock_of, snapshots_of, store_of
 from casehub.loops import Loops, loops_of
 from casehub.migration import Migration, migrate
@@ -38,7 +38,7 @@ from casehub.opening import Composition, Opened, opened
 from casehub.patience import patiently
 from casehub.purpose import Wanted, purpose_of
 from casehub.quarantines import Quarantines
-from casehub.query import CaseQuery, CaseSummary, EventLog, check_kinds
+from casehub.query import CaseQuery, CaseSummary, EventLog
 from casehub.registry import Registry
 from casehub.residents import Residents
 from casehub.resources import Opener
@@ -48,19 +48,15 @@ from casehub.snapshot import Checkpoint, checkpoint_of
 from casehub.snapshots import Snapshots
 from casehub.spi import CaseStore, Clock, Executor, LoopControl, SnapshotStore
 from casehub.structure import Structure, started_with
-from casehub.subscribers import Handler, Subscriber
+from casehub.subscribers import Subscriber
 from casehub.transcript import Transcript
 from casehub.values import OwnerId, apart
 from casehub.worklist import Worklist
 
-E = TypeVar("E", bound=Event)
-E2 = TypeVar("E2", bound=Event)
-E3 = TypeVar("E3", bound=Event)
-
 NOT_OPEN: Final = "the hub is not open: use it inside 'async with CaseHub(...) as hub:'"
 
 
-class CaseHub:
+class CaseHub(Listening):
     """Works the cases of its definitions while it is entered; leaving it leaves nothing behind.
 
     - `kept`: other versions of definitions, for the open cases that have them; new cases are of `definitions`.
@@ -337,60 +333,7 @@ class CaseHub:
         """Give one case, before it starts, a loop control of its own, for as long as this hub is open."""
         self._residents_now.steer(CaseId(case_id), loop)
 
-    # ---- events
-
-    @overload  # of two or three classes, mypy would take the base that they share
-    def on(
-        self, kind: type[E], other: type[E2], /, *, case: str | None = None, durable: str | None = None
-    ) -> Callable[[Handler[E | E2]], Handler[E | E2]]: ...
-    @overload
-    def on(
-        self, kind: type[E], other: type[E2], third: type[E3], /, *, case: str | None = None, durable: str | None = None
-    ) -> Callable[[Handler[E | E2 | E3]], Handler[E | E2 | E3]]: ...
-    @overload
-    def on(
-        self, *kinds: type[E], case: str | None = None, durable: str | None = None
-    ) -> Callable[[Handler[E]], Handler[E]]: ...
-    def on(
-        self, *kinds: type[Any], case: str | None = None, durable: str | None = None
-    ) -> Callable[[Handler[Any]], Handler[Any]]:
-        """Call a function for each event of these classes and their subclasses (none: all), in order, once committed.
-
-        Live by default: from when the hub is entered. With `durable="name"` the position is kept under that name, and
-        the function hears everything at least once, over restarts. One that raises is called again (three times in
-        all); then the event is skipped with an error in the log.
-        """
-        check_kinds(kinds)
-
-        def subscribe(handler: Handler[Any]) -> Handler[Any]:
-            subscriber = Subscriber(kinds, handler, None if case is None else CaseId(case), durable)
-            if durable is not None and any(each.durable == durable for each in self.subscribers):
-                raise SettingsError(f"two subscribers are called {durable!r}; a durable one needs a name of its own")
-            self.subscribers.append(subscriber)
-            if self._opened is not None and not self._opened.runtime.closed:
-                self._opened.group.start_soon(subscriber.run, self._opened.runtime.bus, self.store, self.tenant)
-            return handler
-
-        return subscribe
-
-    @overload
-    def watch(self, *, case: str | None = None, after: int | None = None) -> Subscription[Event]: ...
-    @overload
-    def watch(
-        self, kind: type[E], other: type[E2], /, *, case: str | None = None, after: int | None = None
-    ) -> Subscription[E | E2]: ...
-    @overload
-    def watch(
-        self, kind: type[E], other: type[E2], third: type[E3], /, *, case: str | None = None, after: int | None = None
-    ) -> Subscription[E | E2 | E3]: ...
-    @overload
-    def watch(self, *kinds: type[E], case: str | None = None, after: int | None = None) -> Subscription[E]: ...
-    def watch(self, *kinds: type[Any], case: str | None = None, after: int | None = None) -> Subscription[Any]:
-        """Events of these classes and their subclasses (of none: all) as an async iterator: `with hub.watch(E) as events:`.
-
-        `after`: the global position to go on behind, refilled from the log; None means from here on.
-        """
-        return self.runtime.bus.subscribe(*kinds, case=None if case is None else CaseId(case), after=after)
+    # ---- how
 
     async def pump(self, case: CaseId) -> Pump:
         """The pump of a case, loaded when it is not in memory. Raises `CaseNotFoundError`."""
