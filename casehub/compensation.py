@@ -116,10 +116,12 @@ class Compensations:
 
     def wrote(self, event: ContextChanged, facts: Mapping[str, Fact]) -> None:
         """What a worker has written is part of what its completed activation returned."""
-        last = next(reversed(self.undoable.values()))
-        if last.version == event.cause and last.binding == event.binding:
-            last.wrote = (*event.facts, *event.deleted)
-            last.facts.update((name, facts[name]) for name in last.wrote if name in facts)
+        for last in reversed(self.undoable.values()):
+            if last.version == event.cause and last.binding == event.binding:
+                last.wrote = (*event.facts, *event.deleted)
+                last.facts.update((name, facts[name]) for name in last.wrote if name in facts)
+            if last.version <= event.cause:
+                break
 
     def begin(self, event: CompensationStarted) -> None:
         """An activation is about to be undone."""

@@ -74,11 +74,12 @@ def undo(
     state: CaseState, structure: Structure, undone: Undoable, edited: Mapping[str, object] | None = None,
     by: str = "engine", reason: str = "",
 ) -> Iterator[Event]:  # fmt: skip
-    """The activation that undoes another one. `edited`: facts that it sees as they are now, whatever they were then."""
+    """The activation that undoes another one. `edited`: facts that it sees as they are now, as it does those that are hidden."""
     binding = compensation_of(structure, undone.binding)
     if binding is None:
         return
-    own = {name: fact for name, fact in undone.facts.items() if name not in (edited or ())}
+    now = {name for name, fact in state.facts.items() if fact.hidden} | set(edited or ())
+    own = {name: fact for name, fact in undone.facts.items() if name not in now}
     facts: dict[str, Fact] = {**state.facts, **own}
     id = next_activation(state, binding.name)
     yield CompensationStarted(
@@ -94,7 +95,7 @@ def undo(
     yield scheduled
     missing = [name for name in binding.requires if (fact := facts.get(name)) is None or not _there(fact)]
     if missing:
-        error = FactError(f"needs {', '.join(map(repr, missing))}, which is not there and was not when it completed")
+        error = FactError(f"needs {', '.join(map(repr, missing))}, which is not there")
         result = Returned(activation=id, attempt=0, error=error)
         yield from failed(state, NO_SEED, binding, state.activations[id], result, error, permanent=True)
         return

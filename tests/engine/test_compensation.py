@@ -250,9 +250,21 @@ def test_a_fact_that_is_gone_and_was_not_there_fails_it_without_a_call() -> None
     core.returns("book")
     core.cancel("off")
     assert core.status is CaseStatus.CANCELLED
-    assert core.state.reason == (
-        "off; not compensated: c/book/1 (needs 'desk', which is not there and was not when it completed)"
-    )
+    assert core.state.reason == ("off; not compensated: c/book/1 (needs 'desk', which is not there)")
+
+
+def test_what_has_been_hidden_since_is_hidden_from_what_undoes_and_what_was_deleted_is_not() -> None:
+    core = booked()
+    core.write(delete=("flight",))
+    core.write(hide=("trip",))
+    core.cancel("off")
+    core.returns("cancel_hotel")
+    assert core.state.reason == ("off; not compensated: c/book_flight/1 (needs 'trip', which is not there)")
+    core = booked()
+    core.write(delete=("flight",))
+    core.cancel()
+    assert core.run() == ["cancel_hotel", "cancel_flight"]
+    assert core.facts["refund"] == "F1 (Rome) is off"
 
 
 def test_each_completion_of_a_binding_is_undone() -> None:

@@ -479,6 +479,35 @@ async def _async(a: str) -> dict[str, str]:
     return {"address": a}
 
 
+async def test_parent_and_sub_case_come_back_when_either_has_left_memory(tmp_path: Path) -> None:
+    visit = CaseDefinition("visit", goal="report")
+
+    @visit.human_task(writes="report")
+    def ask(address: str) -> HumanTask[str]:
+        return HumanTask(f"Go to {address}", str, users=["joan"])
+
+    loan = CaseDefinition("loan", goal="letter")
+
+    @loan.sub_case(visit, writes="report")
+    def inspect(address: str) -> dict[str, str]:
+        return {"address": address}
+
+    @loan.worker(writes="letter")
+    async def write(report: str) -> str:
+        return f"letter: {report}"
+
+    async with CaseHub(loan, store=f"sqlite:///{tmp_path / 'cases.db'}", resident=1) as hub:
+        cases = [await hub.start(loan, address=f"Elm {n}", case_id=f"loan-{n}") for n in range(4)]
+        for case in cases:
+            await case.quiescent()
+        await idle()
+        assert hub._residents_now.resident <= 2, "most parents and most sub-cases have left"
+        for task in await hub.tasks.list(user="joan"):
+            await hub.tasks.complete(task.id, "no roof", by="user:joan")
+        for case in cases:
+            assert (await case.completed())["letter"] == "letter: no roof"
+
+
 # ---- one an element
 
 
