@@ -48,7 +48,6 @@ log = structlog.get_logger("casehub.hub")
 UNWINDING: Final = timedelta(seconds=5)
 """Time for what ran to come to its end, before a case that has ended may go on."""
 _RESTING = (CaseStatus.WAITING, CaseStatus.SUSPENDED)
-_AT_WORK = (CaseStatus.RUNNING, CaseStatus.COMPENSATING)
 
 
 class Residents:
@@ -228,7 +227,7 @@ class Residents:
         if not state.status.ended:
             if state.structure != structure.hash:
                 pump.post(Adopt())
-            if state.activations or state.deliberating or state.status in _AT_WORK:
+            if state.activations or state.deliberating or state.status is CaseStatus.RUNNING:
                 pump.post(Recover())
             if self._asked_only:  # what has come due meanwhile was nobody's business
                 for timer, due in state.timers.items():

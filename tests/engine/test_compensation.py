@@ -28,6 +28,7 @@ from casehub import (
     InputRefusedError,
     Limits,
     MilestoneReached,
+    Permanent,
     Retry,
     TimerCancelled,
     Verdict,
@@ -37,11 +38,22 @@ from casehub import (
     all_of,
     present,
 )
+from casehub.engine.brake import Brake, Pull
 from casehub.engine.choreography import ChoreographyLoopControl
 from casehub.engine.keeping import bring_back, keep
 from casehub.events import ActivationId
 from casehub.folding import apply, fold
-from casehub.inputs import Cancel, Compensate, RetryLetter, Unfault
+from casehub.inputs import (
+    Cancel,
+    Compensate,
+    Hold,
+    HoldWorkers,
+    ReleaseWorker,
+    Reroute,
+    RetryLetter,
+    Suspend,
+    Unfault,
+)
 from casehub.state import CaseState
 from casehub.validation import build
 from tests.engine.core import Core, names, of
@@ -632,6 +644,72 @@ def test_a_failure_by_hand_is_a_dead_letter_that_can_be_retried_with_edited_fact
     core.returns("cancel_hotel")
     core.returns("pay", True)
     assert core.status is CaseStatus.COMPLETED
+
+
+def test_what_failed_by_hand_is_tried_again_when_the_case_ends() -> None:
+    core = Core(trip())
+    core.start(trip="Rome")
+    core.returns("book_flight", "F1")
+    core.take(Compensate(what="book_flight"))
+    core.raises("cancel_flight", Permanent("no refunds"))
+    core.cancel()
+    assert (core.status, core.running) == ("COMPENSATING", ["cancel_flight"])
+    core.returns("cancel_flight")
+    assert (core.status, core.state.reason) == ("CANCELLED", "")
+
+
+def able(**options: Any) -> Core:
+    """A case that has booked, and two workers that are able to undo it."""
+    d = CaseDefinition("d", signals={"trip": str})
+
+    @d.worker
+    async def book(trip: str) -> None: ...
+
+    @d.worker(capability="undo")
+    async def by_mail(trip: str) -> None: ...
+
+    @d.worker(capability="undo")
+    async def by_phone(trip: str) -> None: ...
+
+    d.binding("cancel", capability="undo", compensates="book", retry=Retry(2, wait="1m", jitter=False), **options)
+    core = Core(d)
+    core.start(trip="Rome")
+    core.returns("book")
+    return core
+
+
+def test_another_worker_of_the_capability_takes_over_while_the_case_compensates() -> None:
+    core = able(on_failed="reroute")
+    core.cancel()
+    core.raises("cancel", OSError("away"))
+    assert core.activation("cancel").worker == "by_phone"
+    assert core.running == ["cancel"]
+
+
+def test_a_failure_by_hand_can_be_rerouted() -> None:
+    core = able()
+    core.take(Compensate(what="book"))
+    core.raises("cancel", Permanent("no such address"))
+    core.take(Reroute(binding="cancel", to="by_phone"))
+    assert (core.activation("cancel").worker, core.running) == ("by_phone", ["cancel"])
+
+
+def test_a_retry_of_a_suspended_worker_is_taken_up_when_that_is_resumed() -> None:
+    core = compensating()
+    core.returns("cancel_hotel")
+    core.raises("cancel_flight", OSError("away"))
+    core.take(HoldWorkers(workers={"cancel_flight": Hold()}))
+    core.pass_time("1m")
+    assert core.running == []
+    core.take(ReleaseWorker(worker="cancel_flight"))
+    assert core.running == ["cancel_flight"]
+
+
+def test_a_brake_holds_a_case_that_compensates_before_it_takes_anything() -> None:
+    brake = Brake()
+    brake.on["d"] = Pull(by="user:ada")
+    held = brake.hold(compensating().state, "d", Compensate(what="book"))
+    assert isinstance(held, Suspend)
 
 
 def test_what_cannot_be_undone_by_hand_is_refused() -> None:

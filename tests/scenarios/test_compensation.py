@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 
 from blackboard_ext import PlanningStrategyLoopControl
 from blackboard_ext.strategies import EverythingEligible
@@ -226,6 +227,73 @@ async def test_a_kill_reaches_sub_cases_that_undo_what_they_did() -> None:
         await inner.kill()
         await kit.settle()
         assert await inner.status() is CaseStatus.CANCELLED
+
+
+def careful(*, faults: bool) -> CaseDefinition:
+    """A parent that has booked, with a sub-case whose booking somebody has to undo; `faults`: as it faults by itself."""
+    child = CaseDefinition("child", signals={"go": bool})
+
+    @child.worker(writes="booked")
+    async def work(number: int) -> int:
+        return number
+
+    @child.human_task(compensates=work)
+    def undo(number: int) -> HumanTask[bool]:
+        return HumanTask("Undo it", bool, users=["ada"])
+
+    @child.worker(writes="next", retry=Retry(1), on_exhausted="fault_case")
+    async def go_on(booked: int) -> int:
+        if faults:
+            raise OSError("no")
+        await asyncio.Event().wait()
+        return 0
+
+    parent = CaseDefinition("parent", signals={"go": bool})
+
+    @parent.worker(writes="first")
+    async def begin(number: int) -> int:
+        return number
+
+    @parent.worker(compensates=begin)
+    async def end(number: int) -> None:
+        undone.append("the parent's")
+
+    @parent.sub_case(child)
+    def start(first: int) -> dict[str, int]:
+        return {"number": first}
+
+    return parent
+
+
+async def test_a_kill_while_a_parent_waits_reaches_the_sub_case_that_was_told_to_end() -> None:
+    async with CaseTestKit(parent := careful(faults=False)) as kit:
+        case = await kit.start(parent, number=1)
+        await kit.settle()
+        await case.cancel()
+        await kit.settle()
+        inner = kit.hub.case(f"{case.id}/start/1")
+        assert (await case.status(), await inner.status()) == (CaseStatus.COMPENSATING, CaseStatus.COMPENSATING)
+        (said,) = await case.explain("end")
+        assert f"waits until sub-case {inner.id} has ended" in said.text
+        await case.kill()
+        await kit.settle()
+        assert (await case.status(), await inner.status()) == (CaseStatus.CANCELLED, CaseStatus.CANCELLED)
+        assert undone == []
+
+
+async def test_a_sub_case_that_undoes_what_it_did_already_is_told_to_end_without_a_failure() -> None:
+    async with CaseTestKit(parent := careful(faults=True)) as kit:
+        case = await kit.start(parent, number=1)
+        await kit.settle()
+        with structlog.testing.capture_logs() as logs:
+            await case.cancel()
+            await kit.settle()
+        assert [entry for entry in logs if entry["log_level"] == "error"] == []
+        (task,) = await kit.hub.tasks.list()
+        await kit.hub.tasks.complete(task.id, True, by="user:ada")
+        await kit.settle()
+        assert await kit.hub.case(f"{case.id}/start/1").status() is CaseStatus.FAULTED
+        assert (await case.status(), undone) == (CaseStatus.CANCELLED, ["the parent's"])
 
 
 async def test_a_sub_case_that_faults_undoes_what_it_did_before_its_parent_hears_of_it() -> None:
