@@ -218,7 +218,8 @@ class ControlClient:
         return found
 
     async def info(self) -> Mapping[str, Any]:
-        """What the process is doing: `working`, `parked` (case to reason), `draining`."""
+        """What the process is doing: `working`, `parked` (case to reason), `draining`, `store` (why it does not
+        write, if it does not) and how many cases are `waiting` for that."""
         found: Mapping[str, Any] = await self._ask("info")
         return found
 

@@ -63,6 +63,8 @@ class Verbs:
             "parked": dict(self._hub.parked),
             "snapshots_refused": dict(self._hub.snapshots.refused),
             "working": runtime.working,
+            "store": runtime.outage.trouble,
+            "waiting": runtime.outage.waiting if runtime.outage.trouble else 0,
             "draining": runtime.draining,
         }
 

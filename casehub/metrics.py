@@ -58,6 +58,11 @@ _GAUGES: dict[str, tuple[str, str, Reading]] = {
         lambda r, _: {"": int(r.standing is not None and r.standing.held)},
     ),
     "casehub.cases.parked": ("{case}", "Open cases that cannot be worked", lambda _, c: {"": len(c.parked)}),
+    "casehub.store.waiting": (
+        "{case}",
+        "Cases that wait for the store to write",
+        lambda r, _: {"": r.outage.waiting},
+    ),
     "casehub.inbox.depth": ("{input}", "Inputs that wait for their turn", lambda _, c: {"": c.waiting}),
     "casehub.work.running": ("{attempt}", "Attempts and deliberations that run", lambda r, _: {"": r.working}),
     "casehub.subscribers": ("{subscriber}", "Subscriptions that are open", lambda r, _: {"": r.bus.subscribers}),

@@ -121,6 +121,9 @@ async def _database(session: Session) -> AsyncIterator[Check]:
                     f"process {client.greeting.pid}, CaseHub {client.greeting.casehub}, works {names}; "
                     f"{info['working']} worker(s) running",
                 )
+                if info.get("store"):
+                    told = f"does not write, and {info['waiting']} case(s) wait for that: {info['store']}"
+                    yield Check("fault", "database", told)
                 for case, reason in list(info["snapshots_refused"].items())[:MOST]:
                     yield Check("note", "refused snapshot", f"{case} is loaded from its log: {reason}")
                 for check in _other_versions(session, client.greeting.definitions):

@@ -31,6 +31,7 @@ class Outage:
 
     def __init__(self, patience: timedelta) -> None:
         self.told = 0
+        self._reason = ""
         self._patience = patience.total_seconds()
         self._waiting: dict[Waits, float] = {}  # since when; the longest first
 
@@ -38,6 +39,15 @@ class Outage:
     def waiting(self) -> int:
         """How many cases wait for an answer, or for the next attempt."""
         return len(self._waiting)
+
+    @property
+    def trouble(self) -> str:
+        """Why the store does not write, as it said last; empty while nobody waits for it."""
+        return self._reason if self._waiting else ""
+
+    def failed(self, reason: str) -> None:
+        """The store has said that it cannot write, or does not know whether it has."""
+        self._reason = reason
 
     def begin(self, waits: Waits) -> None:
         """The store is asked to write, or once more after it has failed."""
@@ -47,6 +57,8 @@ class Outage:
     def end(self, waits: Waits) -> None:
         """The store has answered."""
         self._waiting.pop(waits, None)
+        if not self._waiting:
+            self._reason = ""
 
     def look(self) -> None:
         """Tell those who have waited for long enough; to be called now and then."""
@@ -55,6 +67,7 @@ class Outage:
             if since + self._patience > now:
                 return
             self.told += 1
+            self._reason = self._reason or "it does not answer"
             del self._waiting[waits]
             self._waiting[waits] = now  # those who come from now on have their own time
             waits.give_up(_away("it was asked to write", now - since))

@@ -47,6 +47,7 @@ async def commit(turns: Sequence[Turn], runtime: Runtime) -> Sequence[CommitResu
         return await runtime.store.commit(turns)
     except StoreUnavailableError as error:
         runtime.failures += 1
+        runtime.outage.failed(str(error))
         log.error("store.unavailable", case=turns[0].envelope.case, turns=len(turns), reason=str(error))
         return None
     except StoreError as error:
