@@ -24,7 +24,8 @@ class Worker:
     `writes`: the facts that its result may bring, in order of declaration; `mapping`: it returns a mapping of them
     rather than the value of the one. Several workers of one `capability` are alternatives for one binding. `is_async`:
     a coroutine function; others run in a thread. `looks_in`: it asks for its execution or the view of its case.
-    `loads`: its parameters whose values are kept elsewhere and fetched before it runs.
+    `loads`: its parameters whose values are kept elsewhere and fetched before it runs; `secrets`: those of whose
+    values no error may tell.
     `computes`: what it does, where that is an expression rather than code; it is part of the structure. `form`: of the
     answer where people do the work: then the function says what to ask them. `sub_case`: where cases of another definition
     do it: then the function says what they start with. `gate`: where it plans an action and `performer`, whose first parameter is that, does it.
@@ -39,6 +40,7 @@ class Worker:
     is_async: bool = True
     looks_in: bool = False
     loads: tuple[str, ...] = ()
+    secrets: tuple[str, ...] = ()
     computes: str = ""
     form: FactType | None = None
     gate: Gate[Any] | None = None

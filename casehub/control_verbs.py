@@ -16,6 +16,7 @@ from casehub.hub import CaseHub
 from casehub.retention import Retention
 from casehub.stage import StageVerb
 from casehub.stepping import Stepper
+from casehub.values import shown
 
 
 class Verbs:
@@ -93,7 +94,7 @@ class Verbs:
 
     async def context(self, case: str) -> Mapping[str, Any]:
         state = await self._hub.case(case).state()
-        return {fact.name: fact.value for fact in state.facts.values() if fact.visible}
+        return {fact.name: shown(fact.value) for fact in state.facts.values() if fact.visible}
 
     async def explain(self, case: str, binding: str | None = None) -> Sequence[Mapping[str, Any]]:
         return [

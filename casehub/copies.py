@@ -94,7 +94,7 @@ class Move:
                     f"fact {name!r} of case {old!r} was stored by a serializer, which only a hub with definition "
                     f"{definition!r} can do anew for another place; copy it through that, or under its own id and tenant"
                 )
-            plain = kind.as_json(value, f"fact {name!r}", OwnerId(old, tenant))
+            plain = kind.as_json(value, name, OwnerId(old, tenant))
             found[name] = kind.from_json(plain, f"fact {name!r}", OwnerId(new, self.tenant))
         return found
 

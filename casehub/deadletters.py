@@ -33,7 +33,7 @@ from casehub.inputs import DiscardLetter, RetryLetter
 from casehub.query import EventQuery, concrete
 from casehub.spi import CaseStore
 from casehub.state import CaseState
-from casehub.values import ABSENT, Plain
+from casehub.values import ABSENT, Plain, shown
 
 PAGE: Final = 1_000
 """Failures that are read at once while looking for dead letters."""
@@ -153,7 +153,7 @@ async def letter(store: CaseStore, id: str, tenant: str = "default") -> DeadLett
         apply(state, event)
         if isinstance(event, WorkerScheduled) and event.activation == id:
             facts = state.activations[event.activation].facts
-            inputs = {n: fact.value for n, fact in facts.items() if fact.visible and fact.value is not ABSENT}
+            inputs = {n: shown(fact.value) for n, fact in facts.items() if fact.visible and fact.value is not ABSENT}
         elif isinstance(event, WorkerExecutionFinished) and event.activation == id:
             last = event
     check_letter(state, id)

@@ -83,7 +83,7 @@ class Returned(Input):
     """An attempt came back. Exactly one of `value`, `error` and `expired` (seconds) says how.
 
     `value` is what the worker returned, not yet made plain: whether it fits is decided in the turn. `author`: who wrote
-    it, empty for the worker. `held`: of a planned action, why it has to wait for people; empty where it need not.
+    it, empty for the worker. `held`: of a planned action, why it has to wait for people; empty where it need not. `secrets`: what an error must not say.
     """
 
     activation: ActivationId
@@ -94,6 +94,7 @@ class Returned(Input):
     expired: float | None = None
     charges: Mapping[str, float] | None = None
     author: str = ""
+    secrets: tuple[str, ...] = ()
 
 
 @dataclass(slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Collection, Mapping, Set
+from collections.abc import Collection, Iterator, Mapping, Set
 from enum import Enum
 from reprlib import Repr
 from typing import Any, Final
@@ -31,6 +31,8 @@ MAX_ITEMS: Final = 65_536
 TAG: Final = "$serializer"
 """The key that marks a stored value as what a serializer made of one; see `casehub.serialized`."""
 
+TELLING: Final = 4
+"""Characters from which on a text in a message is more than a coincidence."""
 SHOWN: Final = 60
 """Characters of a value in a message."""
 _SURELY: Final = MAX_SIZE // 8
@@ -279,6 +281,19 @@ def copy(value: Plain) -> Plain:
     if isinstance(value, list):
         return [copy(item) for item in value]
     return value
+
+
+def texts_in(value: Plain) -> Iterator[str]:
+    """The texts and numbers in a value that are long enough to be told apart from others, as they would be written."""
+    waiting = [value]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, dict):
+            waiting += item.values()
+        elif isinstance(item, list):
+            waiting += item
+        elif isinstance(item, str | int | float) and len(text := str(item)) >= TELLING and not isinstance(item, bool):
+            yield text
 
 
 def same(one: object, other: object) -> bool:

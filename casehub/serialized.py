@@ -168,7 +168,7 @@ class RegisteredType(FactType):
 class SerializedType(RegisteredType):
     """The type of a fact that a serializer stores. `view`: as what it is read, its own type by default."""
 
-    __slots__ = ("_kind", "fact", "loads", "serializer", "view")
+    __slots__ = ("_kind", "fact", "loads", "secret", "serializer", "view")
 
     def __init__(
         self, fact: str, annotation: Any, serializer: FactSerializer, lenses: Lenses, view: Any = None
@@ -184,6 +184,7 @@ class SerializedType(RegisteredType):
         super().__init__(Any, lenses)
         self.annotation = annotation
         deferred = serializer.deferred
+        self.secret = serializer.secret
         self.loads = (
             deferred is not None and self.view is not Plain and (get_origin(self.view) or self.view) is not deferred
         )
@@ -230,7 +231,7 @@ class SerializedType(RegisteredType):
         if self.view is Plain:
             return self.as_json(value, fact, owner)
         return (
-            super().restore(value, fact, owner)
+            super().restore(value, self.fact, owner)
             if type(value) is dict and TAG in value
             else self._kind.restore(value, fact)
         )
@@ -240,7 +241,9 @@ class SerializedType(RegisteredType):
             return self._kind.as_json(value, fact)
         if self.serializer.deferred is not None:
             return value.get("value")
-        return self._kind.as_json(self._kind.normalise(super().restore(value, fact, owner), f"fact {fact!r}"), fact)
+        return self._kind.as_json(
+            self._kind.normalise(super().restore(value, self.fact, owner), f"fact {fact!r}"), fact
+        )
 
     def from_json(self, value: Plain, where: str, owner: Owner | None = None) -> Plain:
         deferred = self.serializer.deferred is not None

@@ -314,6 +314,7 @@ def _wire_worker(worker: Worker, wires: Wires, problems: list[Problem]) -> Worke
                 Problem(f"worker {worker.name!r}", f"parameter {parameter.name!r}: {error}", "or wire it as a resource")
             )
             parameters.append(replace(parameter, target=parameter.name))
+    secrets = tuple(parameter.name for parameter in parameters if parameter.type.secret)
     loads = tuple(parameter.name for parameter in parameters if parameter.type.loads)
     if loads and not worker.runs:
         problems.append(
@@ -325,7 +326,9 @@ def _wire_worker(worker: Worker, wires: Wires, problems: list[Problem]) -> Worke
         )
     looks_in = any(parameter.source in (Source.EXECUTION, Source.VIEW) for parameter in parameters)
     looks_in = looks_in or (performer is not None and performer.looks_in)
-    return replace(worker, parameters=tuple(parameters), looks_in=looks_in, loads=loads, performer=performer)
+    return replace(
+        worker, parameters=tuple(parameters), looks_in=looks_in, loads=loads, secrets=secrets, performer=performer
+    )
 
 
 def _sentry(sentry: Sentry, wires: Wires, subject: str, problems: list[Problem]) -> Sentry:

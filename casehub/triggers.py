@@ -8,6 +8,7 @@ from typing import Any
 
 from casehub.errors import Problem, did_you_mean
 from casehub.schedule import At
+from casehub.serialized import SerializedType
 from casehub.structure import Structure
 from casehub.values import type_name
 
@@ -48,6 +49,12 @@ def schedules(structure: Structure) -> Iterator[Problem]:
                     f"'{schedule}' counts from {name!r}, which is no milestone and no fact that anybody brings",
                     f"{did_you_mean(name, {*known, *structure.milestones})} (or declare it with signals= or external=)",
                 )
+        elif isinstance(schedule, At) and isinstance(structure.types[name], SerializedType):
+            yield Problem(
+                subject,
+                f"'{schedule}' takes the moment from fact {name!r}, which is stored by a serializer",
+                "have a worker write the moment as a fact of its own",
+            )
         elif isinstance(schedule, At) and _no_moment(kind := structure.types[name].annotation):
             yield Problem(
                 subject,

@@ -124,12 +124,14 @@ class FactType:
 
     `annotation` is any type that pydantic can take: builtins and their generics, dataclasses, models, `Literal`,
     enumerations, `datetime`, `Decimal`, unions. `Any` (and `object`) means plain values as they are.
-    `upcast` is asked about a stored value that does not fit it. `loads`: what `restore` gives is to be opened first.
+    `upcast` is asked about a stored value that does not fit it. `loads`: what `restore` gives is to be opened first;
+    `secret`: no message may show a value.
     Raises `FactError` when pydantic cannot take it.
     """
 
     __slots__ = ("_adapter", "_exact", "_has_sets", "_schema", "annotation", "upcast")
     loads: bool = False
+    secret: bool = False
 
     def __init__(self, annotation: Any = Any) -> None:
         self.annotation = annotation

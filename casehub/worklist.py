@@ -24,7 +24,7 @@ from casehub.registry import Registry
 from casehub.state import CaseState
 from casehub.task_events import HumanTaskEvent, TaskId
 from casehub.tasks import Task, TaskQuery, TaskStatus
-from casehub.values import ABSENT, Plain, copy
+from casehub.values import ABSENT, Plain, copy, shown
 
 OPEN: Final = (TaskStatus.OPEN, TaskStatus.CLAIMED)
 """The statuses of tasks that somebody has to do."""
@@ -203,10 +203,12 @@ def shown_with(task: Task, state: CaseState) -> dict[str, Plain]:
     """
     activation = state.activations.get(task.activation)
     facts = state.facts if activation is None else activation.facts
-    shown = {name: copy(value) for name in task.shows if name in facts and (value := facts[name].value) is not ABSENT}
+    seen = {
+        name: copy(shown(value)) for name in task.shows if name in facts and (value := facts[name].value) is not ABSENT
+    }
     if task.gate and activation is not None and activation.action is not None:
-        shown["action"] = copy(activation.action.value)
-    return shown
+        seen["action"] = copy(activation.action.value)
+    return seen
 
 
 def _tuple(groups: Groups | None) -> tuple[str, ...] | None:

@@ -21,6 +21,7 @@ from casehub.binding import Binding
 from casehub.durations import Duration, duration
 from casehub.errors import MissingExtraError, SettingsError
 from casehub.spi import Answer, CaseView, Selection
+from casehub.values import shown
 
 try:
     from pydantic_ai import Agent, ModelRetry, RunContext
@@ -144,4 +145,4 @@ def _lines(
     yield "Facts, newest first:"
     for fact in reversed(case.context.facts()):
         if facts is None or fact.name in facts:
-            yield f"- {fact.name} = {json.dumps(fact.value, ensure_ascii=False)[:VALUE]} (by {fact.by})"
+            yield f"- {fact.name} = {json.dumps(shown(fact.value), ensure_ascii=False)[:VALUE]} (by {fact.by})"

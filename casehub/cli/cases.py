@@ -25,7 +25,7 @@ from casehub.record import CaseRecord, read_case, with_stalled
 from casehub.spi import CaseStore
 from casehub.subcase import parent_of
 from casehub.subcases import Child
-from casehub.values import ABSENT
+from casehub.values import ABSENT, shown
 
 WIDTH = 100
 """Characters of a value in a table for people; `-o json` has all of it."""
@@ -212,7 +212,7 @@ def case_json(record: CaseRecord) -> dict[str, Any]:
         "changed_at": state.changed_at,
         "tenant": state.tenant,
         "stall_reasons": list(state.stalled),
-        "facts": {fact.name: fact.value for fact in _visible(record)},
+        "facts": {fact.name: shown(fact.value) for fact in _visible(record)},
         "goals": list(state.goals),
         "milestones": {name: {"status": m.status, "sla": m.sla} for name, m in state.milestones.items()},
         "running": [
@@ -310,7 +310,7 @@ def fact_json(fact: Fact) -> dict[str, Any]:
     deleted = fact.value is ABSENT
     return {
         "fact": fact.name,
-        "value": None if deleted else fact.value,
+        "value": None if deleted else shown(fact.value),
         "deleted": deleted,
         "hidden": fact.hidden,
         "by": fact.by,

@@ -39,7 +39,7 @@ from casehub.sentry import Sentry, StateFacts, unmet
 from casehub.spi import LoopControl
 from casehub.state import CaseState
 from casehub.structure import Structure
-from casehub.values import ABSENT
+from casehub.values import ABSENT, shown
 
 
 class GuardError(CaseHubError):
@@ -277,7 +277,9 @@ def explain(state: CaseState, structure: Structure, loop: LoopControl, binding: 
     name = binding.name
 
     def said(verdict: Verdict, text: str, facts: Iterable[str] = ()) -> Explanation:
-        values = {fact: None if (f := state.facts.get(fact)) is None or not f.visible else f.value for fact in facts}
+        values = {
+            fact: None if (f := state.facts.get(fact)) is None or not f.visible else shown(f.value) for fact in facts
+        }
         return Explanation(name, verdict, text, values)
 
     if state.status.ended:

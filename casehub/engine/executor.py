@@ -7,8 +7,8 @@ nothing else does.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
-from contextlib import AsyncExitStack
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AsyncExitStack, suppress
 from functools import partial
 from typing import Any
 
@@ -20,12 +20,13 @@ from casehub.engine.gates import risk_of
 from casehub.engine.questions import Questions
 from casehub.engine.threads import Threads
 from casehub.engine.timers import Alarm, TimerWheel
-from casehub.errors import SettingsError
+from casehub.errors import FactError, SettingsError
 from casehub.events import ActivationId
 from casehub.gate import Planned
 from casehub.humantask import HumanTask
 from casehub.inputs import Returned
 from casehub.lifecycle import ActivationStatus
+from casehub.plain import texts_in
 from casehub.serialized import Deferred
 from casehub.spi import Executor
 from casehub.state import CaseState
@@ -165,6 +166,8 @@ class Attempt:
             result.error = RuntimeError(f"the worker was cancelled from within: {error or 'CancelledError'}")
         except Exception as error:
             result.error = error
+            if worker.secrets:
+                result.secrets = tuple(self._secrets(worker))
         finally:
             self._scope = None
             if self.questions is not None:
@@ -201,6 +204,14 @@ class Attempt:
             else:
                 arguments[parameter.name] = resources[parameter.target]
         return arguments
+
+    def _secrets(self, worker: Worker) -> Iterator[str]:
+        """The texts in the facts of the activation that are secret."""
+        for parameter in worker.parameters:
+            fact = self.activation.facts.get(parameter.target)
+            if parameter.name in worker.secrets and fact is not None and fact.value is not ABSENT:
+                with suppress(FactError):
+                    yield from texts_in(parameter.type.as_json(fact.value, fact.name, self.owner))
 
     @property
     def parked(self) -> bool:

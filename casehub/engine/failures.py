@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from casehub.activation import Activation
@@ -61,10 +61,13 @@ def failed(
     if error is None:
         yield WorkerExecutionExpired(limit=input.expired or 0.0, **common)
     elif isinstance(error, Declined):
-        yield WorkerExecutionDeclined(reason=error.reason, **common)
+        yield WorkerExecutionDeclined(reason=without(error.reason, input.secrets), **common)
     else:
         yield WorkerExecutionFailed(
-            error=type(error).__name__, message=message_of(error), permanent=not repeatable, **common
+            error=type(error).__name__,
+            message=without(message_of(error), input.secrets),
+            permanent=not repeatable,
+            **common,
         )
     if then is OnOutcome.RETRY:
         due = input.at + retry.delay(activation.attempt - activation.interruptions, chance)
@@ -89,6 +92,13 @@ def _then(
     ):
         return binding.policy.outcomes.exhausted, None
     return wanted, None
+
+
+def without(text: str, secrets: Sequence[str]) -> str:
+    """A text in which secrets stand no more."""
+    for secret in sorted(secrets, key=len, reverse=True):
+        text = text.replace(secret, "[secret]")
+    return text
 
 
 def message_of(error: BaseException) -> str:

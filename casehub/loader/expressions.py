@@ -62,17 +62,17 @@ class Condition(Sentry):
 
     __slots__ = ("_parameters", "program", "source")
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, found: tuple[Parameter, ...] | None = None) -> None:
         self.source = " ".join(program.source.split())
         self.program = program
-        self._parameters = parameters(program)
+        self._parameters = parameters(program) if found is None else found
 
     @property
     def reads(self) -> frozenset[str]:
         return frozenset(self.program.reads)
 
     def wired(self, wires: Wires) -> Sentry:
-        return self
+        return Condition(self.program, tuple(wires.wire(parameter) for parameter in self._parameters))
 
     def holds(self, facts: Facts) -> bool:
         given: dict[str, Plain] = {}

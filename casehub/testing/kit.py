@@ -31,6 +31,7 @@ from casehub.hub import CaseHub
 from casehub.loops import Loops
 from casehub.purpose import Wanted
 from casehub.retention import Retention
+from casehub.serialized import FactSerializer
 from casehub.spi import CaseStore
 from casehub.stepping import Step, Stepper, step_of
 from casehub.testing.evidence import WitnessedStore, listed
@@ -52,6 +53,7 @@ class CaseTestKit:
     - `hub`, `clock`: for everything that the kit has no word for. Workers under test sleep by `kit.clock.sleep("1h")`.
     - `kept`, `loop`: as of `CaseHub`; `start`: what time it is at first (aware); `seed`: of the jitter of retries.
     - `retention`: as of `CaseHub`; by default every case is kept.
+    - `serializers`: as of `CaseHub`.
     - `step`: every case that `kit.start` starts holds each decision until `kit.step(case)`.
 
     Leaving it raises `AssertionError` when user code changed a committed event or a fact in place, when a case is not
@@ -68,6 +70,7 @@ class CaseTestKit:
         seed: int = 0,
         step: bool = False,
         retention: Retention | None = None,
+        serializers: Sequence[FactSerializer] = (),
     ) -> None:
         self.clock = VirtualClock(start)
         self._store = WitnessedStore()
@@ -88,6 +91,7 @@ class CaseTestKit:
                 resources=self._resources,
                 seed=seed,
                 retention=retention,
+                serializers=serializers,
             )
 
         self._lives = Lives(self._store, make)

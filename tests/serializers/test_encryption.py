@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import sqlite3
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +16,23 @@ from casehub import (
     CaseDefinition,
     CaseHub,
     ContextChanged,
+    Declined,
+    DefinitionError,
+    EntityReference,
     FactError,
     InputRefusedError,
+    Retry,
     SettingsError,
+    WorkerExecutionDeclined,
+    WorkerExecutionFailed,
     WorkerScheduled,
+    at,
 )
 from casehub.encryption import Encryption, KeyRing, new_key
+from casehub.loader import loads
 from casehub.plain import Plain
 from casehub.serialized import Lenses
+from casehub.testing import CaseTestKit
 from casehub.values import OwnerId
 from tests.staging import Kept
 
@@ -232,3 +242,78 @@ async def test_values_that_are_swapped_between_cases_park_both(tmp_path: Path) -
             with pytest.raises(InputRefusedError, match="encrypted for another fact, case or tenant"):
                 await hub.case(id).status()
         assert (await hub.case("c3").context())["passport"].number == "swordfish of c3"
+
+
+async def test_what_a_worker_says_when_it_fails_has_no_secret_in_it() -> None:
+    d = CaseDefinition("d", signals={"passport": Passport, "pin": int, "open": str}, facts={"done": int})
+
+    @d.worker(writes="done", on_failed="ignore", retry=Retry(1))
+    async def check(passport: Passport, pin: int, open: str) -> int:
+        raise ValueError(f"{passport!r} with pin {pin} of {open}")
+
+    @d.worker(name="other", writes="done", on_declined="ignore")
+    async def decline(passport: Passport, pin: int, open: str) -> int:
+        raise Declined(f"not {passport.number}")
+
+    async with CaseHub(d, serializers=[Encryption(ring("old"), "passport", "pin")]) as hub:
+        case = await hub.start(d)
+        await case.signal(passport=Passport(number="swordfish"), pin=98765, open="Paris")
+        await case.quiescent()
+        (failed,) = await case.log.query(WorkerExecutionFailed)
+        assert failed.message == "Passport(number='[secret]', stamps=[]) with pin [secret] of Paris"
+        (declined,) = await case.log.query(WorkerExecutionDeclined)
+        assert declined.reason == "not [secret]"
+        assert "swordfish" not in str(await case.explain())
+        await case.cancel()
+
+
+async def test_expressions_in_yaml_get_the_value_and_of_a_reference_the_key() -> None:
+    text = """
+case: visit
+signals: {diagnosis: string, customer: string}
+workers:
+  advise:
+    set: {advice: "'rest, ' + customer + ', of ' + diagnosis"}
+    when: diagnosis == 'flu' && customer == 'c-42'
+goal: advice
+"""
+    d = loads(text)
+    customers = Named("customer")
+    async with CaseHub(d, serializers=[Encryption(ring("old"), "diagnosis"), customers]) as hub:
+        case = await hub.start(d)
+        await case.signal(diagnosis="flu", customer="c-42")
+        assert (await case.completed())["advice"] == "rest, c-42, of flu"
+        assert (await case.state()).facts["customer"].value == {"$serializer": "customer", "value": "c-42"}
+
+
+class Named(EntityReference[str]):
+    """References by the name of the fact, as a file names no classes."""
+
+    def __init__(self, fact: str) -> None:
+        super().__init__(str, key=str, load=str, name=fact)
+
+    def handles(self, fact: str, annotation: Any) -> bool:
+        return fact == self.name
+
+
+def test_a_moment_that_is_encrypted_starts_no_schedule() -> None:
+    d = CaseDefinition("d", signals={"due": datetime})
+
+    @d.worker(writes="told", on=at("due"))
+    async def tell() -> int:
+        return 1
+
+    CaseHub(d)
+    with pytest.raises(DefinitionError, match=r"takes the moment from fact 'due', which is stored by a serializer"):
+        CaseHub(d, serializers=[Encryption(ring("old"), "due")])
+
+
+async def test_a_fork_has_encrypted_facts_of_its_own() -> None:
+    d = border()
+    async with CaseTestKit(d, serializers=[Encryption(ring("old"), "passport")]) as kit:
+        case = await kit.start(d)
+        await case.signal(passport=Passport(number="swordfish"))
+        fork = await kit.hub.fork(case.id)
+        assert (await fork.context())["passport"] == Passport(number="swordfish")
+        one, other = [(await each.state()).facts["passport"].value for each in (case, fork)]
+        assert one != other

@@ -19,6 +19,7 @@ from casehub import (
     HumanTask,
     HumanTaskCompleted,
     InputRefusedError,
+    Retry,
     SettingsError,
     Slot,
     SubCaseEnded,
@@ -27,6 +28,7 @@ from casehub import (
     deep_merge,
     first_writer_wins,
 )
+from casehub.control_verbs import Verbs
 from casehub.plain import Plain
 from casehub.serialized import Lenses, SerializedType
 from casehub.values import FactType, OwnerId, shown
@@ -398,6 +400,24 @@ async def test_a_bad_value_fails_its_attempt_and_names_no_secret() -> None:
     async with CaseHub(taking, serializers=[Backwards("age")]) as hub:
         with pytest.raises(InputRefusedError, match="as it is secret"):
             await hub.start(taking, age="four hundred")
+
+
+async def test_faces_show_what_the_log_has_and_a_users_own_value_as_it_was_written() -> None:
+    d = CaseDefinition("d", signals={"who": Person, "note": dict[str, Any]})
+
+    @d.worker(writes="done", when=lambda note: note["$serializer"] == "x", on_failed="ignore", retry=Retry(1))
+    async def work(who: Person, note: dict[str, Any]) -> int:
+        raise ValueError("no")
+
+    async with CaseHub(d, serializers=[Backwards("who")]) as hub:
+        case = await hub.start(d, case_id="c1")
+        await case.signal(who=Person("Ada"), note={"$serializer": "x"})
+        await case.quiescent()
+        form = stored("backwards", {"of": "default/c1/who", "is": [{"name": "Ada", "age": 0}]})
+        assert await Verbs(hub).context("c1") == {"who": form, "note": {"$serializer": "x"}}
+        (said,) = await case.explain()
+        assert said.facts == {"who": form, "note": {"$serializer": "x"}}
+        await case.cancel()
 
 
 # ---- after a restart
