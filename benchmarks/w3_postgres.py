@@ -19,7 +19,8 @@ from benchmarks.measure import Plan, Run, Sample, Skipped, Table, interleaved, m
 from benchmarks.shapes import CHAIN20
 from benchmarks.w3_durable import AT_ONCE, STEPS, Row, increment, rows_of
 from casehub import CaseHub
-from deploy.services import MissingServiceError, private_postgres
+from deploy.packages import MissingServiceError
+from deploy.services import private_postgres
 
 GROUPS = "one session, groups by COPY, 4 rows a step (limit)"
 ENGINE = "casehub"

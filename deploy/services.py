@@ -24,27 +24,21 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from deploy.containers import IMAGES, START, container
+from deploy.packages import MissingServiceError, install
+
 URL: Final = "CASEHUB_TEST_{}_URL"
 ABSENT: Final = "CASEHUB_TEST_NO_{}"
-INSTALL: Final = 300.0
-"""Seconds for apt to install something; then it cannot be had."""
-START: Final = 60.0
-"""Seconds for a service to be ready."""
 STOP: Final = 15.0
 """Seconds for a service to end when it is told to; then it is killed."""
 MISSING: Final = 3
 """The exit code when a service cannot be had."""
 _PR_SET_PDEATHSIG: Final = 1
-
-
-class MissingServiceError(Exception):
-    """A service cannot be had on this machine; the text is the reason."""
 
 
 class Postgres:
@@ -173,76 +167,6 @@ PACKAGES: Final = {"postgres": "postgresql", "redis": "redis-server"}
 """What Debian calls them."""
 
 
-@dataclass(frozen=True)
-class Image:
-    """A service in Docker. `ready`: a command in it that succeeds when questions are answered; `url`: with its port."""
-
-    name: str
-    port: int
-    options: Sequence[str]
-    ready: Sequence[str]
-    url: str
-    fast: Sequence[str]
-    """Arguments that make it faster and less durable."""
-
-
-IMAGES: Final = {
-    "postgres": Image(
-        "postgres:17-alpine",
-        5432,
-        ("--env", "POSTGRES_USER=test", "--env", "POSTGRES_DB=postgres", "--env", "POSTGRES_HOST_AUTH_METHOD=trust"),
-        ("pg_isready", "-q", "-h", "127.0.0.1", "-U", "test"),  # not by the socket, which is there while it is made
-        "postgresql://test@127.0.0.1:{}/postgres",
-        ("-c", "fsync=off", "-c", "synchronous_commit=off", "-c", "full_page_writes=off"),
-    ),
-    "redis": Image(
-        "redis:7-alpine",
-        6379,
-        (),
-        ("redis-cli", "ping"),
-        "redis://127.0.0.1:{}/0",
-        ("redis-server", "--save", "", "--appendonly", "no"),
-    ),
-}
-
-
-@contextmanager
-def container(image: Image, *, durable: bool = False) -> Iterator[str]:
-    """The URL of a service in a container of its own. Raises `MissingServiceError` where no Docker engine answers."""
-    published = f"127.0.0.1::{image.port}"
-    made = _docker("run", "--rm", "--detach", "--publish", published, *image.options, image.name,
-                   *(() if durable else image.fast), limit=INSTALL)  # fmt: skip
-    try:
-        port = _docker("port", made, f"{image.port}/tcp").splitlines()[0].rpartition(":")[2]
-        end = time.monotonic() + START
-        while True:
-            try:
-                _docker("exec", made, *image.ready)
-                break
-            except MissingServiceError:
-                if time.monotonic() > end:
-                    raise
-                time.sleep(0.2)
-        yield image.url.format(port)
-    finally:
-        _docker("stop", "--time", "5", made)
-
-
-def _docker(*words: str, limit: float = START) -> str:
-    if shutil.which("docker") is None:
-        raise MissingServiceError("there is no docker either")
-    try:
-        done = subprocess.run(
-            ["docker", *words], check=False, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=limit
-        )
-    except subprocess.TimeoutExpired:
-        raise MissingServiceError(f"docker {words[0]} took longer than {limit:.0f} s") from None
-    if done.returncode:
-        lines = [line for line in done.stderr.splitlines() if line.strip()] or [f"exit code {done.returncode}"]
-        raise MissingServiceError(f"docker {words[0]} failed: {lines[0]}")
-    return done.stdout.strip()
-
-
 Service = TypeVar("Service", Postgres, Redis)
 
 
@@ -295,46 +219,6 @@ def _redis_program() -> Path:
     if found is None:
         raise MissingServiceError("Redis is not installed (Debian: apt-get install redis-server)")
     return Path(found)
-
-
-def install(package: str) -> None:
-    """Install a package of Debian, without starting what is in it. Raises `MissingServiceError`."""
-    if os.geteuid() != 0 or shutil.which("apt-get") is None:
-        raise MissingServiceError(f"{package} is not installed, and only root on Debian can have it installed here")
-    policy, cluster = Path("/usr/sbin/policy-rc.d"), Path("/etc/postgresql-common/createcluster.conf")
-    ours = not policy.exists()
-    if not cluster.exists():  # else the package makes a database of its own, which nobody wants here
-        cluster.parent.mkdir(parents=True, exist_ok=True)
-        cluster.write_text("create_main_cluster = false\n")
-    try:
-        if ours:
-            policy.write_text("#!/bin/sh\nexit 101\n")
-            policy.chmod(0o755)
-        limits = ["-o", "Acquire::http::Timeout=20", "-o", "Acquire::Retries=1", "-o", "DPkg::Lock::Timeout=60"]
-        for words in (["update"], ["install", "-y", "--no-install-recommends", package]):
-            _run_apt(["apt-get", "-qq", *limits, *words])
-    finally:
-        if ours:
-            policy.unlink(missing_ok=True)
-
-
-def _run_apt(command: Sequence[str]) -> None:
-    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    try:
-        done = subprocess.run(
-            command,
-            check=False,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=INSTALL,
-            env=environment,
-        )
-    except subprocess.TimeoutExpired:
-        raise MissingServiceError(f"{command[0]} took longer than {INSTALL:.0f} s") from None
-    if done.returncode:
-        lines = [line for line in done.stderr.splitlines() if line.strip()] or ["no reason given"]
-        raise MissingServiceError(f"{command[0]} failed: {lines[-1]}")
 
 
 def _as(user: str) -> dict[str, Any]:

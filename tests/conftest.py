@@ -15,7 +15,8 @@ import psycopg
 import pytest
 from pytest_asyncio import is_async_test
 
-from deploy.services import ABSENT, URL, MissingServiceError, Postgres, Redis, private_postgres, private_redis
+from deploy.packages import MissingServiceError
+from deploy.services import ABSENT, URL, Postgres, Redis, private_postgres, private_redis
 
 _schemas = itertools.count(1)
 

@@ -21,7 +21,8 @@ from casehub.events import CaseId
 from casehub.query import EventQuery
 from casehub.spi import Committed, Refused
 from casehub.testing.event_logs import Writing, committed, opened
-from deploy.services import MissingServiceError, Postgres, private_postgres
+from deploy.packages import MissingServiceError
+from deploy.services import Postgres, private_postgres
 
 
 @pytest.fixture

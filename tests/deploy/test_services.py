@@ -16,7 +16,8 @@ import pytest
 from redis import Redis
 
 from deploy import services
-from deploy.services import MissingServiceError, install, private_postgres, private_redis
+from deploy.packages import MissingServiceError
+from deploy.services import install, private_postgres, private_redis
 
 ROOT = Path(__file__).parent.parent.parent
 _LEFT_OUT = os.environ.get("CASEHUB_TEST_NO_POSTGRES", "")

@@ -32,7 +32,8 @@ from casehub.errors import CaseNotFoundError, StoreUnavailableError
 from casehub.events import TimerFired
 from casehub.query import EventQuery
 from casehub.spi import CommitResult, TooLarge, Turn
-from deploy.services import MissingServiceError, Postgres, private_postgres
+from deploy.packages import MissingServiceError
+from deploy.services import Postgres, private_postgres
 from tests.staging import Kept, eventually, idle
 
 SHORT = "100ms"
