@@ -125,6 +125,7 @@ class Lenses:
         return kind
 
     def upcast_of(self, fact: str) -> Upcast | None:
+        """What reads values of a fact that do not fit its type any more."""
         return self._upcasts.get(fact)
 
 
@@ -239,7 +240,7 @@ class SerializedType(RegisteredType):
     def as_json(self, value: Plain, fact: str, owner: Owner | None = None) -> Plain:
         if type(value) is not dict or TAG not in value:
             return self._kind.as_json(value, fact)
-        if self.serializer.deferred is not None:
+        if self.serializer.deferred is not None and value[TAG] == self.serializer.name:
             return value.get("value")
         return self._kind.as_json(
             self._kind.normalise(super().restore(value, self.fact, owner), f"fact {fact!r}"), fact
@@ -247,7 +248,7 @@ class SerializedType(RegisteredType):
 
     def from_json(self, value: Plain, where: str, owner: Owner | None = None) -> Plain:
         deferred = self.serializer.deferred is not None
-        return self.normalise(value if deferred else self._kind.restore(value, self.fact), where, owner)
+        return self.normalise(value if deferred else self._kind._read(value, self.fact), where, owner)
 
     def alike(self, one: Plain, other: Plain, owner: Owner | None = None) -> bool:
         if one is other or type(other) is not dict or TAG not in other:

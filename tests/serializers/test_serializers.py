@@ -14,6 +14,7 @@ from casehub import (
     CaseStatus,
     ContextChanged,
     DefinitionError,
+    EntityReference,
     FactError,
     FactSerializer,
     HumanTask,
@@ -248,6 +249,32 @@ def test_a_type_that_no_serializer_takes_is_refused_with_the_remedy() -> None:
     d = CaseDefinition("d", at_quiescence=True, signals={"price": Money})
     with pytest.raises(DefinitionError, match=r"Money cannot be stored .* give CaseHub a serializer for it"):
         CaseHub(d)
+
+
+def test_a_fact_without_a_serializer_takes_the_same_way_in_every_hub() -> None:
+    assert type(Lenses().lens("x", Person)) is FactType
+    kind = Lenses([Coins()]).lens("x", Person)
+    assert type(kind).normalise is FactType.normalise
+    assert type(kind).restore is FactType.restore
+    assert type(kind).accept is FactType.accept
+
+
+@pytest.mark.parametrize("value", [{"a": 1}, {"$serializer": "json", "value": {"$serializer": "x"}}])
+def test_the_json_of_what_is_stored_can_be_stored_again(value: Any) -> None:
+    for lenses in (Lenses(), Lenses([Coins()]), Lenses([Backwards("x")])):
+        kind = lenses.lens("x", dict[str, Any])
+        form = kind.normalise(value, "v", C)
+        assert kind.as_json(form, "x", C) == value
+        assert kind.from_json(value, "v", C) == form
+        assert kind.seen_as(Plain).restore(form, "x", C) == value
+
+
+def test_a_fact_may_change_hands_from_one_serializer_to_another() -> None:
+    form = Lenses([Backwards("who")]).lens("who", Person).normalise(Person("Ada"), "v", C)
+    people = EntityReference(Person, key=lambda person: person.name, load=Person)
+    kind = Lenses([people, Backwards("other")]).lens("who", Person)
+    assert kind.restore(form, "who", C) == Person("Ada")
+    assert kind.as_json(form, "who", C) == {"name": "Ada", "age": 0}
 
 
 # ---- in a case
