@@ -212,6 +212,18 @@ class ControlClient:
         found: Sequence[Mapping[str, Any]] = await self._ask("migrate", definition=definition)
         return found
 
+    async def fork(
+        self, case: str, at: str | None, facts: Mapping[str, Any], *, fork_id: str | None, by: str, reason: str
+    ) -> RemoteCase:
+        """Start a case that goes on from where another one was, as `hub.fork` does."""
+        made = await self._ask("fork", case=case, at=at, facts=facts, fork_id=fork_id, by=by, reason=reason)
+        return self.case(made)
+
+    async def bring_in(self, path: str, *, case_id: str | None, dry_run: bool) -> Mapping[str, Any]:
+        """Import the cases of a file, by its whole path, as `hub.bring_in` does."""
+        found: Mapping[str, Any] = await self._ask("bring_in", path=path, case_id=case_id, dry_run=dry_run)
+        return found
+
     async def retire(self, after: str, archive: str | None) -> Mapping[str, Any]:
         """Retire what is due, as `hub.retention.run` does. `archive`: the whole path of a folder."""
         found: Mapping[str, Any] = await self._ask("retire", after=after, archive=archive)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
+from anyio import to_thread
 from pydantic import validate_call
 
 from casehub.case import Wait
@@ -16,6 +18,7 @@ from casehub.hub import CaseHub
 from casehub.retention import Retention
 from casehub.stage import StageVerb
 from casehub.stepping import Stepper
+from casehub.transcript import read
 from casehub.values import shown
 
 
@@ -28,12 +31,14 @@ class Verbs:
         self.table: dict[str, Callable[..., Any]] = {
             name: validate_call(getattr(self, name))
             for name in (
+                "bring_in",
                 "cancel",
                 "compensate",
                 "completed",
                 "context",
                 "discard_letter",
                 "explain",
+                "fork",
                 "info",
                 "kill",
                 "migrate",
@@ -165,6 +170,16 @@ class Verbs:
 
     async def migrate(self, definition: str) -> Sequence[Mapping[str, Any]]:
         return [asdict(each) for each in await self._hub.migrate(definition)]
+
+    async def fork(
+        self, case: str, at: str | None = None, facts: dict[str, Any] | None = None, fork_id: str | None = None,
+        by: str = "user", reason: str = "",
+    ) -> str:  # fmt: skip
+        return (await self._hub.fork(case, at, facts, fork_id=fork_id, by=by, reason=reason)).id
+
+    async def bring_in(self, path: str, case_id: str | None = None, dry_run: bool = False) -> Mapping[str, Any]:
+        transcript = await to_thread.run_sync(read, Path(path))
+        return asdict(await self._hub.bring_in(transcript, case_id=case_id, dry_run=dry_run))
 
     async def retire(self, after: str, archive: str | None = None) -> Mapping[str, Any]:
         return asdict(await self._hub.retention.run(Retention(after, archive)))

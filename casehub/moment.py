@@ -59,7 +59,7 @@ def up_to(events: Sequence[Event], at: int | datetime) -> Sequence[Event]:
 
 
 def whole_turns(events: Sequence[Event], at: int | datetime) -> Sequence[Event]:
-    """As `up_to`, without a turn that is not over then: nobody ever saw a case in the middle of one."""
+    """As `up_to`, without a turn that is not over then, as nobody ever saw a case in the middle of one; the first is whole."""
     found = list(up_to(events, at))
     while found and len(found) < len(events) and events[len(found)].turn == found[-1].turn:
         turn = found[-1].turn

@@ -180,6 +180,15 @@ case.command(
     "casehub.cli.verbs:kill_app", name="kill", help="End a case now, and wait for nothing that runs.", sort_key=11
 )
 
+case.command(
+    "casehub.cli.copying:fork_app",
+    name="fork",
+    help="Start a case that goes on from where another one was.",
+    sort_key=12,
+)
+case.command("casehub.cli.copying:export_app", name="export", help="Write a case to a file.", sort_key=12)
+case.command("casehub.cli.copying:import_app", name="import", help="Read a case from a file.", sort_key=12)
+
 events.command("casehub.cli.history:list_app", name="list", help="List events, oldest first.", sort_key=0)
 events.command(
     "casehub.cli.history:tail_app", name="tail", help="Show the last events, and those that come.", sort_key=1

@@ -17,7 +17,7 @@ from casehub.cli.text import compact
 from casehub.cli.words import statuses_of
 from casehub.context import Fact
 from casehub.errors import CaseNotFoundError, InputRefusedError, SettingsError, UnknownNameError, did_you_mean
-from casehub.events import CaseId
+from casehub.events import CaseForked, CaseId
 from casehub.explanation import Explanation
 from casehub.parking import why_parked
 from casehub.query import CaseQuery, CaseSummary, EventQuery
@@ -171,6 +171,7 @@ def show(printer: Printer, record: CaseRecord) -> None:
         about.append(("reason", state.reason))
     if (parent := parent_of(state.id)) is not None:
         about.append(("parent", parent))
+    about += [("forked from", f"{e.source} at {e.source_seq}") for e in record.events if isinstance(e, CaseForked)]
     if state.goals:
         about.append(("goals reached", ", ".join(state.goals)))
     about += [("milestone", f"{name} {each.status}, SLA {each.sla}") for name, each in state.milestones.items()]
@@ -222,6 +223,7 @@ def case_json(record: CaseRecord) -> dict[str, Any]:
         ],
         "tasks": list(state.tasks.open),
         "parent": parent_of(state.id),
+        "forked_from": next((e.source for e in reversed(record.events) if isinstance(e, CaseForked)), None),
         "children": [
             {
                 "case": child.id,
