@@ -53,6 +53,7 @@ _STEP: Final = {
     "complete": Key(Takes.ONE, "Tasks for people, by their bindings, with the answers."),
     "decline": Key(Takes.ONE, "Tasks that people decline, by their bindings, with the reasons."),
     "advance": Key(Takes.DURATION, "Time that passes."),
+    "cancel": Key(Takes.TEXT, "Somebody cancels the case, and why."),
 }
 _EXPECT: Final = {
     "status": Key(Takes.CHOICE, "The case's status.", choices=tuple(each.value for each in CaseStatus)),
@@ -166,6 +167,8 @@ class Rehearsal:
                         for binding, answer in self._facts(step, verb).items():
                             await kit.settle()
                             found.problems += await self._person(kit, verb, binding, answer)
+                    if "cancel" in step:
+                        await handle.cancel(by="user:rehearsal", reason=step.get("cancel"), grace="0s")
                     if "advance" in step:
                         await kit.advance(step.get("advance"))
                     await kit.settle()

@@ -46,6 +46,9 @@ from casehub import (
 )
 from casehub.binding import Trigger
 from casehub.loader import loads
+from casehub.loader.document import read
+from casehub.loader.mistakes import Mistakes
+from casehub.loader.rehearsal import Rehearsal
 from casehub.loader.vocabulary import SECTIONS
 from casehub.policies import BESIDE, PolicyOptions
 from casehub.stage import StageFault
@@ -292,6 +295,20 @@ def test_what_is_declared_in_python_can_be_declared_in_yaml(
         verb: sections.get(verb, f"{verb.removesuffix('y')}{'ies' if verb.endswith('y') else 's'}") for verb in verbs
     }
     assert set(plural.values()) <= set(SECTIONS["definition"])
+
+
+async def test_a_rehearsal_cancels_a_case_and_sees_what_is_undone() -> None:
+    text = """
+definition: trip.yaml
+cases:
+  - name: nobody goes
+    start: {city: Rome}
+    then: [{cancel: no time}, {complete: {take_back: true}}]
+    expect: {status: CANCELLED, facts: {refunded: true}, ran: [book, tell, untell, take_back]}
+"""
+    mistakes = Mistakes("trip.test.yaml")
+    found = await Rehearsal(read(text, mistakes), mistakes).play(loads(TRIP))
+    assert [each.problems for each in found] == [[]]
 
 
 STORED = """
