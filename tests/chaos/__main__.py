@@ -60,7 +60,9 @@ def main() -> int:
             run = kill_loop(place, asked.store, asked.rounds, asked.seed)
         else:
             chosen = points("sqlite" if asked.store == "sqlite" else "postgresql")
-            run = crash_at(place, [point for point in chosen if asked.only in (None, point.name)], asked.seed)
+            run = crash_at(
+                place, asked.store, [point for point in chosen if asked.only in (None, point.name)], asked.seed
+            )
     sys.stdout.write(json.dumps(asdict(run)) + "\n")
     return 1 if run.found["problems"] or getattr(run, "missed", ()) else 0
 

@@ -58,7 +58,7 @@ class Resources:
 class Evidence:
     """Everything that a run has left.
 
-    `events`: all of the store's, in the order of their positions; `live`: states as the last hub held them in memory;
+    `events`: all of the store's, in the order of their positions; `live`: states as the last hub had them;
     `tasks`: those that are open; `letters`: the activations that are dead letters; `poisoned`: the cases that were given what nobody can do;
     `loops`: the loop controls by definition; `kept`: states as the snapshots have them; `effectful`: bindings whose workers leave an effect at each call; `hearings`: the positions that the durable
     subscriber was called with; `heard_kinds`: what it listens to; `before`, `after`: resources around the last hub.

@@ -35,6 +35,12 @@ from tests.chaos.clients import Clients, poisoned
 from tests.chaos.records import Deed, Journal, Ledger
 
 HEARD: Final = (CaseStarted, CaseEnded, WorkerExecutionCompleted)
+FEW: Final = 10
+"""Cases that wait and stay in memory."""
+OFTEN: Final = 7
+"""Events after which a snapshot is kept."""
+LOOKED_AT: Final = 300
+"""Cases that are loaded in the end, the latest, and held against the fold of their whole log."""
 MOMENT: Final = 0.1
 """Seconds that a hub is used before it is left."""
 UNWINDING: Final = 5.0
@@ -77,13 +83,14 @@ class Life:
     ledger: Ledger | None = None
 
     @classmethod
-    def of(cls, place: Place, store: CaseStore | None = None) -> Life:
-        """`store`: instead of the one at the place's URL."""
-        kept = place.url if store is None else None  # beside the log, and written in the middle of the work
-        life = cls(
-            place,
-            CaseHub(*load.DEFINITIONS, loop=load.LOOP, store=store or place.url, snapshots=kept, checkpoint=5, seed=0),
-        )
+    def of(cls, place: Place, store: CaseStore | None = None, *, snapshots: bool = True) -> Life:
+        """`store`: instead of the one at the place's URL. Few cases stay in memory; `snapshots`: they come back from
+        there."""
+        hub = CaseHub(
+            *load.DEFINITIONS, loop=load.LOOP, store=store or place.url, snapshots=place.url if snapshots and store is None else None,
+            checkpoint=OFTEN, resident=FEW, linger="20ms", seed=0,
+        )  # fmt: skip
+        life = cls(place, hub)
         life.hub.on(*HEARD, durable="chaos")(life.hear)
         return life
 
@@ -161,8 +168,9 @@ class Life:
                     await clients.finish()
                 given_up.append(clients.given_up)
                 await hub.drain("10s")
-                pumps = list(hub._residents_now._pumps.values())
-                live.extend([await pump.read(lambda case: case.state) for pump in pumps])
+                for case in await hub.cases(limit=LOOKED_AT):
+                    pump = await hub.pump(case.case)  # from a snapshot, and what came after it
+                    live.append(await pump.read(lambda case: case.state))
                 letters.extend(letter.id for letter in await hub.dead_letters.list(limit=100_000))
                 kept.extend([state async for state in _kept(hub)])
             tasks_left.append(len(asyncio.all_tasks()) - 1)

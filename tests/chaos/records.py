@@ -49,8 +49,8 @@ class Journal:
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
 
     def note(self, deed: Deed, answer: Answer) -> None:
-        """One write of one line: it is in the file whole or not at all."""
-        os.write(self._file, (json.dumps(asdict(replace(deed, answer=answer))) + "\n").encode())
+        """One write of one line, on a new one, as the last may have been cut off by a kill."""
+        os.write(self._file, ("\n" + json.dumps(asdict(replace(deed, answer=answer)))).encode())
 
     def sync(self) -> None:
         os.fdatasync(self._file)
@@ -63,11 +63,18 @@ class Journal:
         return list(found.values())
 
     def catch_up(self, deeds: dict[str, Deed]) -> None:
-        """Take in what has been written since this was asked last; what was done once has been done."""
+        """Take in what has been written since this was asked last; what was done once has been done.
+
+        A line that was cut off says nothing: what it would have asked for was not asked, what it would have said is not
+        known.
+        """
         with self._path.open("rb") as file:
             file.seek(self._read)
-            for line in file:
-                deed = Deed(**json.loads(line))
+            for line in file.read().splitlines():
+                try:
+                    deed = Deed(**json.loads(line))
+                except ValueError:
+                    continue
                 if deed.key not in deeds or deeds[deed.key].answer != "acked":
                     deeds[deed.key] = deed
             self._read = file.tell()

@@ -151,12 +151,13 @@ async def _ended(task: asyncio.Task[None]) -> None:
     await task
 
 
-def play(examples: int, steps: int) -> None:
+def play(examples: int, steps: int, *, same: bool) -> None:
+    """`same`: the same examples each time."""
     with structlog.testing.capture_logs():
         run_state_machine_as_test(
             HubMachine,
             settings=settings(
-                max_examples=examples, stateful_step_count=steps, deadline=None, print_blob=True,
+                max_examples=examples, stateful_step_count=steps, deadline=None, print_blob=True, derandomize=same,
                 suppress_health_check=list(HealthCheck), database=None,
             ),
         )  # fmt: skip
@@ -165,10 +166,10 @@ def play(examples: int, steps: int) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(600)  # what fails is made smaller first
 def test_whatever_is_done_to_a_hub_its_invariants_hold() -> None:
-    play(100, 30)
+    play(100, 30, same=True)
 
 
 @pytest.mark.chaos
-@pytest.mark.timeout(3_000)
+@pytest.mark.timeout(3_600)
 def test_whatever_is_done_to_a_hub_at_length_its_invariants_hold() -> None:
-    play(2_000, 60)
+    play(500, 60, same=False)
