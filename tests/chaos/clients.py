@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import random
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
 
 import anyio
 
 from casehub import CaseEndedError, CaseExistsError, CaseHub, CaseStatus, HubClosedError, TaskRefusedError
-from casehub.errors import StoreUnavailableError
+from casehub.errors import CaseElsewhereError, StoreUnavailableError
 from casehub.query import CaseQuery
 from casehub.tasks import Task
 from tests.chaos import load
-from tests.chaos.records import Deed, Journal, Verb
+from tests.chaos.records import Answer, Deed, Journal, Verb
 
 CLIENTS: Final = 12
 """Of these there are so many at once."""
@@ -63,8 +64,8 @@ class Clients:
         while self._again:
             await self.do(self._again.pop())
 
-    async def do(self, deed: Deed) -> bool:
-        """Ask for something, and write down that it was asked for, and what came of it; whether it is done."""
+    async def do(self, deed: Deed) -> Answer:
+        """Ask for something, and write down that it was asked for, and what came of it."""
         self._journal.note(deed, "asked")
         try:
             await self._VERBS[deed.verb](self, deed)
@@ -74,20 +75,21 @@ class Clients:
             self._journal.note(deed, "refused")
             if deed.case in self._meters:
                 self._meters.remove(deed.case)
-            return False
-        except (HubClosedError, StoreUnavailableError):
-            return False  # nobody knows
+            return "refused"
+        except (HubClosedError, StoreUnavailableError, CaseElsewhereError):
+            return "asked"  # nobody knows, or somebody else would
         self._journal.note(deed, "acked")
         self.acked()
-        return True
+        return "acked"
 
     async def finish(self) -> None:
         """Bring everything to its end: answer each task, close each meter, until only poison is open.
 
         What was interrupted so often that it became a dead letter is tried again.
         """
-        await self.ask_again()
-        while open_cases := await self._open():
+        again, self._again = self._again, []
+        while (open_cases := await self._open()) or again:
+            again = [deed for deed in again if await self.do(deed) == "asked"]
             for task in await self._hub.tasks.list(limit=1_000):
                 await self.do(self._complete(task))
             for case, definition in open_cases.items():
@@ -95,8 +97,9 @@ class Clients:
                     await self.do(self._deed("signal", case, facts={"closed": True}))
             for letter in await self._hub.dead_letters.list(limit=100_000):
                 if letter.definition != load.poison.name:
-                    await self._hub.dead_letters.retry(letter.id, by="user:operator")
-                    self.given_up += 1
+                    with suppress(CaseElsewhereError):
+                        await self._hub.dead_letters.retry(letter.id, by="user:operator")
+                        self.given_up += 1
             await anyio.sleep(0.01)
 
     async def _open(self) -> Mapping[str, str]:
@@ -127,7 +130,7 @@ class Clients:
             return
         self._crowd += 1
         deed = self._deed("start", f"{kind}-{self._name}.{self._count + 1}", kind, self._facts(kind))
-        if not await self.do(deed):
+        if await self.do(deed) != "acked":
             return
         if kind == "meter":
             self._meters.append(deed.case)

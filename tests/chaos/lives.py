@@ -35,6 +35,8 @@ from tests.chaos.clients import Clients, poisoned
 from tests.chaos.records import Deed, Journal, Ledger
 
 HEARD: Final = (CaseStarted, CaseEnded, WorkerExecutionCompleted)
+LEASE: Final = 2.0
+"""Seconds that a hub may be silent, where there may be others."""
 FEW: Final = 10
 """Cases that wait and stay in memory."""
 OFTEN: Final = 7
@@ -55,6 +57,13 @@ class Place:
 
     folder: Path
     url: str
+
+    @property
+    def of_hubs(self) -> str:
+        """The URL for hubs: where several may have the store, a killed one is soon taken to be gone."""
+        if not self.url.startswith("postgresql"):
+            return self.url
+        return f"{self.url}{'&' if '?' in self.url else '?'}lease={LEASE:g}"
 
     @property
     def errors(self) -> Path:
@@ -87,7 +96,7 @@ class Life:
         """`store`: instead of the one at the place's URL. Few cases stay in memory; `snapshots`: they come back from
         there."""
         hub = CaseHub(
-            *load.DEFINITIONS, loop=load.LOOP, store=store or place.url, snapshots=place.url if snapshots and store is None else None,
+            *load.DEFINITIONS, loop=load.LOOP, store=store or place.of_hubs, snapshots=place.url if snapshots and store is None else None,
             checkpoint=OFTEN, resident=FEW, linger="20ms", seed=0,
         )  # fmt: skip
         life = cls(place, hub)
@@ -167,10 +176,10 @@ class Life:
                 with anyio.move_on_after(REST):  # the checker says what is stuck
                     await clients.finish()
                 given_up.append(clients.given_up)
-                await hub.drain("10s")
                 for case in await hub.cases(limit=LOOKED_AT):
                     pump = await hub.pump(case.case)  # from a snapshot, and what came after it
                     live.append(await pump.read(lambda case: case.state))
+                await hub.drain("10s")
                 letters.extend(letter.id for letter in await hub.dead_letters.list(limit=100_000))
                 kept.extend([state async for state in _kept(hub)])
             tasks_left.append(len(asyncio.all_tasks()) - 1)

@@ -18,14 +18,14 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, Final, Literal, NoReturn
 
-from tests.chaos.forks import answer_of, forked
+from tests.chaos.forks import HungError, answer_of, forked
 from tests.chaos.lives import Life, Place
 from tests.chaos.records import Deed
 
 Store = Literal["sqlite", "postgresql"]
 HIT: Final = b"hit"
 """What a process says with its last breath."""
-LIMIT: Final = 60.0
+LIMIT: Final = 30.0
 """Seconds in which a point has to be hit."""
 
 
@@ -53,8 +53,16 @@ POINTS: Final = (
     Point("before the migration", f"{POSTGRES}.schema:schema_sql", store="postgresql"),
     Point("after the migration, SQLite", "casehub.adapters.sqlite_writer:migrate", "after", store="sqlite"),
     Point("after the migration, PostgreSQL", f"{POSTGRES}.writer:migrate", "after", store="postgresql"),
-    Point("before it is the owner", f"{POSTGRES}.connection:Ownership.claim", store="postgresql"),
-    Point("as the owner, before anything else", f"{POSTGRES}.connection:Ownership.claim", "after", store="postgresql"),
+    Point("before it joins the hubs", f"{POSTGRES}.hubs:Membership.join", store="postgresql"),
+    Point("as one of the hubs, before anything else", f"{POSTGRES}.hubs:Membership.join", "after", store="postgresql"),
+    Point("before it renews its lease", f"{POSTGRES}.hubs:Membership._look", nth=2, store="postgresql"),
+    Point("after it has renewed its lease, and put out others", f"{POSTGRES}.hubs:Membership._look", "after", 2, store="postgresql"),
+    Point("before a case is claimed", f"{POSTGRES}:claim_case", store="postgresql"),
+    Point("after a case is claimed", f"{POSTGRES}:claim_case", "after", store="postgresql"),
+    Point("before a case is given back", f"{POSTGRES}:release_case", store="postgresql"),
+    Point("after a case is given back", f"{POSTGRES}:release_case", "after", store="postgresql"),
+    Point("cases that nobody has are found", f"{POSTGRES}:orphans_of", "after", store="postgresql"),
+    Point("before it leaves the hubs", f"{POSTGRES}.hubs:Membership._leave", leaves=True, store="postgresql"),
     Point("an input comes in", f"{ENGINE}.pump:Pump._enter", nth=5),
     Point("a turn is decided", f"{ENGINE}.live:LiveCase.take", "after", nth=5),
     Point("before turns are committed", f"{ENGINE}.pump:commit", nth=4),
@@ -83,11 +91,14 @@ POINTS: Final = (
     Point("after a worker, before its result is posted", f"{ENGINE}.executor:Attempt.run", "after", nth=2),
     Point("a timer has come due", "casehub.residents:Residents.timer_due"),
     Point("a timer is posted", "casehub.residents:Residents.timer_due", "after"),
-    Point("due timers are read", "casehub.adapters.sql_store:SqlStore.due", "after", nth=2),
-    Point("before cases are recovered", "casehub.residents:Residents.resume"),
+    Point("due timers are read, SQLite", "casehub.adapters.sql_store:SqlStore.due", "after", nth=2, store="sqlite"),
+    Point("due timers are read, PostgreSQL", f"{POSTGRES}:PostgresStore.due", "after", nth=2, store="postgresql"),
+    Point("before cases are recovered", "casehub.residents:Residents.resume", store="sqlite"),
+    Point("before cases of others are taken over", "casehub.fleet:Fleet._take_over", store="postgresql"),
     Point("amid recovery, a case is folded", "casehub.residents:restore", "after"),
     Point("amid recovery, a case is loaded", "casehub.residents:Residents._load", "after"),
-    Point("after cases are recovered", "casehub.residents:Residents.resume", "after"),
+    Point("after cases are recovered", "casehub.residents:Residents.resume", "after", store="sqlite"),
+    Point("after cases of others are taken over", "casehub.fleet:Fleet._take_over", "after", store="postgresql"),
     Point("a deliberation begins", f"{ENGINE}.deliberation:Deliberations.start"),
     Point("a strategy has answered", f"{ENGINE}.deliberation:Asking.run", "after"),
     Point("the answer of a strategy is taken", f"{ENGINE}.deliberation:Deliberations.answer"),
@@ -200,9 +211,11 @@ def crash_at(place: Place, store: str, chosen: Sequence[Point], seed: int) -> Cr
                 life.under_load(name, of_hub, known, lambda word: None)
 
         child = forked(live, place.errors)
-        hit = child.everything(LIMIT) == HIT
-        code = child.ended()
-        (crashes.hit if hit and code == -signal.SIGKILL else crashes.missed).append(point.name)
+        try:
+            hit = child.everything(LIMIT) == HIT and child.ended() == -signal.SIGKILL
+        except HungError:
+            hit = False
+        (crashes.hit if hit else crashes.missed).append(point.name)
         journal.catch_up(deeds)
     crashes.found = answer_of(lambda: life.to_the_end(list(deeds.values())), place.errors)
     return crashes
