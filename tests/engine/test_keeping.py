@@ -309,6 +309,17 @@ def test_every_kind_of_field_comes_back_of_its_type() -> None:
     assert form.load({}) == Odd()
 
 
+@dataclass
+class Loose:
+    value: Any = 0
+
+
+@pytest.mark.parametrize("value", [0, 0.0, False, None, "", []])
+def test_what_equals_a_default_and_is_another_value_is_kept(value: Any) -> None:
+    form = form_of(Loose)
+    assert list(differences(Loose(value), form.load(from_json(to_json(form.plain(Loose(value))))))) == []
+
+
 def test_an_object_of_a_subclass_is_not_written_as_what_it_is_not() -> None:
     @dataclass
     class Other(Odd):

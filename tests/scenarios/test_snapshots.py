@@ -58,6 +58,7 @@ from casehub.encryption import Encryption, KeyRing, new_key
 from casehub.engine.keeping import CONTENT_TYPE, sha256
 from casehub.errors import SchemaError, SnapshotError
 from casehub.events import CaseId
+from casehub.folding import fold
 from casehub.retention import Retention
 from casehub.snapshot import Snapshot
 from tests.staging import Kept, idle
@@ -925,6 +926,9 @@ async def test_row_51_a_case_whose_process_ends_in_the_third_of_five_steps_goes_
     async with place.hub(steps, checkpoint=1) as hub:
         assert (await hub.case("c1").completed(timeout="20s"))["s5"] == 5
         assert hub.snapshots.used == 1
+        state = await hub.case("c1").state()
+        assert state == fold(CaseId("c1"), await hub.store.load(CaseId("c1")))
+        assert state.spending.spent("case", "calls") == 6  # the third of them twice
     assert runs == ["step1", "step2", "step3", "step3", "step4", "step5"]
 
 
