@@ -190,6 +190,7 @@ async def test_restarts_between_any_two_events_leave_the_logs_that_there_are_wit
 async def test_a_kill_of_the_parent_kills_its_sub_cases_which_undo_nothing() -> None:
     async with CaseTestKit(trip) as kit:
         case = await kit.start(trip, case_id="trip", city="Rome", guests=["Ada"])
+        await kit.settle()
         await kit.hub.tasks.complete("trip/get_visa/1", "visa 7", by="user:ada")
         await kit.settle()
         await case.kill(by="user:ada", reason="fire")
@@ -219,6 +220,7 @@ async def test_a_kill_reaches_sub_cases_that_undo_what_they_did() -> None:
 
     async with CaseTestKit(parent) as kit:
         case = await kit.start(parent, number=1)
+        await kit.settle()
         await case.cancel()
         await kit.settle()
         inner = kit.hub.case(f"{case.id}/start/1")
