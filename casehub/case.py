@@ -15,6 +15,7 @@ from casehub.engine.pump import Pump
 from casehub.engine.runtime import Runtime
 from casehub.errors import (
     CaseCancelledError,
+    CaseElsewhereError,
     CaseFaultedError,
     CaseHubError,
     CaseNotFoundError,
@@ -327,8 +328,16 @@ class Case:
         return await (await self._hub.pump(self.id)).read(look)
 
     async def _until(self, test: Callable[[LiveCase], T | None], timeout: Duration | None, what: str) -> T:
-        pump = await self._hub.pump(self.id)
-        return await self._within(lambda: pump.until(test), timeout, what)
+        await self._hub.pump(self.id)  # raises where there is no such case, however long it is to be waited for
+        return await self._within(lambda: self._follow(test), timeout, what)
+
+    async def _follow(self, test: Callable[[LiveCase], T | None]) -> T:
+        while True:
+            pump = await self._hub.pump(self.id)
+            try:
+                return await pump.until(test)
+            except CaseElsewhereError:
+                continue  # another hub works it by now, and it is followed there
 
     async def _within(self, wait: Callable[[], Awaitable[T]], timeout: Duration | None, what: str) -> T:
         if timeout is None:

@@ -8,7 +8,7 @@ that is harmless: a case is started once under its id, has ended or has not, and
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -19,6 +19,7 @@ import anyio
 import structlog
 
 from casehub.engine.live import LiveCase
+from casehub.engine.pump import Pump
 from casehub.engine.runtime import Runtime
 from casehub.errors import (
     CaseEndedError,
@@ -45,6 +46,7 @@ from casehub.subcase_events import SubCaseCancelled, SubCaseStarted
 from casehub.subscribers import Subscriber
 from casehub.values import ABSENT, copy
 
+Reach = Callable[[CaseId], Awaitable[Pump]]
 log = structlog.get_logger("casehub.hub")
 
 NAME: Final = "casehub:families"
@@ -81,10 +83,11 @@ class Ear(Subscriber[Event]):
 
 
 class Family:
-    """Passes on what cases and their sub-cases have to tell each other."""
+    """Passes on what cases and their sub-cases have to tell each other. `reach`: the pump of a case, wherever it is worked."""
 
-    def __init__(self, runtime: Runtime, residents: Residents, registry: Registry) -> None:
+    def __init__(self, runtime: Runtime, residents: Residents, registry: Registry, reach: Reach) -> None:
         self._runtime = runtime
+        self._reach = reach
         self._residents = residents
         self._registry = registry
         self._ear: Ear | None = None
@@ -132,7 +135,7 @@ class Family:
 
     async def _undone(self, parent: CaseId) -> Sequence[Event]:
         try:
-            pump = await self._residents.pump(parent)
+            pump = await self._reach(parent)
         except CaseHubError:
             return ()
         open = {child.id for child in await pump.read(lambda live: live.state.children.open())}
@@ -188,7 +191,7 @@ class Family:
 
     async def _cancel(self, event: SubCaseCancelled) -> None:
         try:
-            pump = await self._residents.pump(event.child)
+            pump = await self._reach(event.child)
             cancel = Cancel(reason=event.reason, kill=event.kill, by=f"case:{event.case}")
             await pump.submit(cancel, bounded=False)
         except (CaseEndedError, CaseNotFoundError):
@@ -199,13 +202,13 @@ class Family:
     async def _tell_of(self, child: CaseId) -> None:
         parent = parent_of(child)
         if parent is not None and await self._awaits(parent, child):
-            pump = await self._residents.pump(child)
+            pump = await self._reach(child)
             await self._tell(parent, await pump.read(end_of))
 
     async def _awaits(self, parent: CaseId, child: CaseId) -> bool:
         """Whether a case has yet to hear how a sub-case has ended."""
         try:
-            pump = await self._residents.pump(parent)
+            pump = await self._reach(parent)
         except CaseNotFoundError as error:
             log.error("sub_case.without_parent", case=parent, child=child, reason=str(error))
             return False
@@ -213,7 +216,7 @@ class Family:
 
     async def _tell(self, parent: CaseId, ended: ChildEnded) -> None:
         with suppress(CaseEndedError, CaseNotFoundError):
-            pump = await self._residents.pump(parent)
+            pump = await self._reach(parent)
             await pump.submit(ended, bounded=False)
 
 

@@ -6,16 +6,25 @@ Where one process owns the store there is none of this.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from functools import partial
 from typing import Final
 
 import structlog
 
+from casehub.distant import Answers, DistantPump, outcome_of_error
+from casehub.engine.live import LiveCase
+from casehub.engine.pump import Pump
 from casehub.engine.runtime import Runtime
-from casehub.engine.standing import Standing
+from casehub.engine.standing import AGAIN, Standing
+from casehub.errors import CaseElsewhereError, CaseHubError, HubClosedError, StoreUnavailableError
+from casehub.events import CaseId
+from casehub.inputs import Unfault
 from casehub.patience import patiently
 from casehub.residents import Residents
-from casehub.sharing import News, SharedStore
+from casehub.sharing import News, Posted, SharedStore, outcome_of
 
 log = structlog.get_logger("casehub.hub")
 
@@ -34,7 +43,28 @@ class Fleet:
         self._resumes = resumes
         self._changed = asyncio.Event()
         self._lapsed = False
+        self._answers = Answers(standing)
+        self._taking: set[str] = set()
         self._store.listen(self._hear)
+
+    async def reach(self, case: CaseId, *, anew: bool = False) -> Pump:
+        """The pump of a case, here or elsewhere; `anew`: to let one go on that has ended. Raises `CaseNotFoundError`."""
+        end = time.monotonic() + self._store.lease
+        while True:
+            while self._store.fenced:
+                await self._standing.regained()
+            try:
+                return await (self._residents.anew(case) if anew else self._residents.pump(case))
+            except CaseElsewhereError as error:
+                if error.owner:
+                    fold = partial(self._fold, case)
+                    return DistantPump(await fold(), self._runtime, self._answers, fold, error.owner)
+                if self._runtime.draining or time.monotonic() > end:
+                    raise
+            await asyncio.sleep(AGAIN)  # it has been put out, and will hear of it in a moment
+
+    async def _fold(self, case: CaseId) -> LiveCase:
+        return self._residents.folded(case, await self._runtime.store.load(case, self._residents.tenant))
 
     async def run(self) -> None:
         """Look after it until cancelled, `LOOKS` times in a lease and whenever hubs come or go."""
@@ -45,6 +75,7 @@ class Fleet:
             self._look_at_the_lease()
             if self._resumes and not self._runtime.draining:
                 await self._patiently(self._take_over)
+            await self._patiently(self._look_into_the_inbox)
             try:
                 await asyncio.wait_for(self._changed.wait(), self._store.lease / LOOKS)
             except TimeoutError:
@@ -55,6 +86,8 @@ class Fleet:
             for case in list(self._residents.resting.ended):  # it may go on there: who asks for it is told from the log
                 self._residents.let_leave(case)
             self._runtime.bus.catch_up(news.position)
+        if news.inbox or (news.position and self._answers.waiting):
+            self._changed.set()
         if news.hubs:
             self._changed.set()
             self._runtime.wheel.note(self._runtime.clock.now())  # timers of cases that nobody has any more
@@ -88,6 +121,30 @@ class Fleet:
     async def _take_over(self) -> None:
         found = await self._store.orphans(self._residents.tenant)
         await self._residents.take_up(found)
+
+    async def _look_into_the_inbox(self) -> None:
+        """Take what others have put there for cases that are here, or nobody's; hear what they have answered."""
+        await self._answers.look()
+        for posted in await self._store.posted(self._residents.tenant):
+            unasked = self._resumes or posted.post in self._answers.waiting or posted.case in self._residents.pumps
+            if unasked and posted.post not in self._taking:
+                self._taking.add(posted.post)
+                self._runtime.spawn(self._take, posted)
+
+    async def _take(self, _: object, posted: Posted) -> None:
+        """Answer an input: its turn does so, or what refuses it."""
+        try:
+            anew = isinstance(posted.input, Unfault)
+            pump = await (self._residents.anew(posted.case) if anew else self._residents.pump(posted.case))
+            outcome = outcome_of(await pump.submit(posted.input))
+        except (CaseElsewhereError, StoreUnavailableError, HubClosedError):
+            return  # whoever has the case does it, or this hub when it looks again
+        except CaseHubError as error:
+            outcome = outcome_of_error(error)
+        finally:
+            self._taking.discard(posted.post)
+        with suppress(StoreUnavailableError):
+            await self._store.answer(posted.post, outcome)
 
     async def _patiently(self, ask: Callable[[], Awaitable[int | None]]) -> int:
         return await patiently(ask, self._runtime.clock) or 0

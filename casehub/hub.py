@@ -337,7 +337,7 @@ class CaseHub(Listening):
 
     async def pump(self, case: CaseId) -> Pump:
         """The pump of a case, loaded when it is not in memory. Raises `CaseNotFoundError`."""
-        return await self._residents_now.pump(case)
+        return await self._here.reach(case)
 
     async def move(self, case: CaseId, structure: Structure) -> None:
         """Let a case go on under a version of its definition. Raises `InputRefusedError` where it cannot."""
@@ -345,7 +345,7 @@ class CaseHub(Listening):
 
     async def pump_anew(self, case: CaseId) -> Pump:
         """As `pump`; a case that has ended is folded from its log."""
-        return await self._residents_now.anew(case)
+        return await self._here.reach(case, anew=True)
 
     def begin(self, definition: str, case: CaseId) -> Pump:
         """The pump of a case that is about to start: its id is not taken, and what it gets first is its `Start`."""

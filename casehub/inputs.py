@@ -24,11 +24,13 @@ NEVER = datetime.min.replace(tzinfo=UTC)
 
 @dataclass(slots=True, kw_only=True)
 class Input:
-    """Base. `by`: who, as `kind:name`; `at`: when it was posted (UTC); `key`: idempotency, empty for none."""
+    """Base. `by`: who, as `kind:name`; `at`: when it was posted (UTC); `key`: idempotency, empty for none; `post`: what it is
+    called in the store's inbox, where another hub has put it there."""
 
     by: str = "user"
     at: datetime = NEVER
     key: str = ""
+    post: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from casehub.brakes import found_in
 from casehub.bus import Bus
 from casehub.engine.outage import Outage
 from casehub.engine.pool import TaskPool
+from casehub.engine.pump import Pump
 from casehub.engine.runtime import Runtime
 from casehub.engine.standing import Standing
 from casehub.engine.timers import TimerWheel
@@ -79,14 +80,19 @@ class Composition:
 
 @dataclass(slots=True)
 class Opened:
-    """What runs of a hub. `persists`: whether its store was to keep anything."""
+    """What runs of a hub. `fleet`: where several share the store; `persists`: whether its store was to keep anything."""
 
     runtime: Runtime
     residents: Residents
+    fleet: Fleet | None
     keeper: Keeper | None
     group: TaskGroup
     stack: AsyncExitStack
     persists: bool
+
+    async def reach(self, case: CaseId, *, anew: bool = False) -> Pump:
+        """The pump of a case, wherever it is worked; `anew`: to let one go on that has ended. Raises `CaseNotFoundError`."""
+        return await _reach(self.residents, self.fleet, case, anew=anew)
 
     async def close(
         self,
@@ -177,8 +183,11 @@ async def opened(parts: Composition, subscribers: list[Subscriber[Any]]) -> Open
             snapshots,
             asked_only=not parts.resumes,
         )
+        fleet = None
+        if runtime.standing is not None:
+            fleet = Fleet(runtime, residents, runtime.standing, resumes=parts.resumes)
         if any(each.children for each in registry.versions.values()):
-            family = Family(runtime, residents, registry)
+            family = Family(runtime, residents, registry, partial(_reach, residents, fleet))
             subscribers.append(await family.begin(group.start_soon, durable=parts.resumes))
         # What the store raises from here on would come out of the group, wrapped: nothing is asked any more.
         opening.callback(residents.forget)  # once nothing runs any more, and before what it used is closed
@@ -196,13 +205,19 @@ async def opened(parts: Composition, subscribers: list[Subscriber[Any]]) -> Open
             keeper = Keeper(
                 retiring(store), parts.clock, parts.retention, tenant, residents.let_leave, heard, snapshots.retire
             )
-        if runtime.standing is not None:
-            group.start_soon(Fleet(runtime, residents, runtime.standing, resumes=parts.resumes).run)
+        if fleet is not None:
+            group.start_soon(fleet.run)
         elif parts.resumes:
             group.start_soon(residents.resume)
         if parts.resumes and keeper is not None and parts.retention is not None:
             group.start_soon(keeper.serve, parts.retention)
-        return Opened(runtime, residents, keeper, group, opening.pop_all(), parts.persists)
+        return Opened(runtime, residents, fleet, keeper, group, opening.pop_all(), parts.persists)
+
+
+async def _reach(residents: Residents, fleet: Fleet | None, case: CaseId, *, anew: bool = False) -> Pump:
+    if fleet is not None:
+        return await fleet.reach(case, anew=anew)
+    return await (residents.anew(case) if anew else residents.pump(case))
 
 
 async def _heard(subscribers: Sequence[Subscriber[Any]], store: CaseStore, tenant: str) -> int | None:

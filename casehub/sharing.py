@@ -5,12 +5,14 @@ A store that one process owns implements none of this: all cases in it are that 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from casehub.events import CaseId
-from casehub.spi import Claim
+from casehub.inputs import Input
+from casehub.spi import Claim, Turn
+from casehub.values import Plain
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +38,33 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """What a hub hears of the others: how far the log has got (0: nothing new), whether hubs came or went."""
+    """What a hub hears of the others: how far the log has got (0: nothing new), whether hubs came or went, and whether
+    something was put into the inbox or answered there."""
 
     position: int = 0
     hubs: bool = False
+    inbox: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Posted:
+    """An input in the inbox, that nobody has answered. `post`: what it is called there."""
+
+    post: str
+    case: CaseId
+    input: Input
+
+
+def outcome_of(turn: Turn) -> Mapping[str, Any]:
+    """What a turn has come to: where its events are."""
+    envelope = turn.envelope
+    return {
+        "version": envelope.version,
+        "turn": envelope.turn,
+        "events": len(turn.events),
+        "status": turn.status,
+        "stalled": turn.stalled,
+    }
 
 
 @runtime_checkable
@@ -97,6 +122,25 @@ class SharedStore(Protocol):
 
     async def release(self, case: CaseId, claim: Claim, tenant: str = "default") -> None:
         """Give a case back, unless it has been claimed anew. Raises `StoreUnavailableError`."""
+        ...
+
+    async def post(self, case: CaseId, input: Input, tenant: str = "default") -> str:
+        """Put an input into the inbox, for the hub that has the case; what it is called there.
+
+        It is there once for each key. Raises `FactError` for an input that cannot be sent.
+        """
+        ...
+
+    async def posted(self, tenant: str = "default") -> Sequence[Posted]:
+        """What nobody has answered of the inbox, for cases that no other hub has, oldest first."""
+        ...
+
+    async def answer(self, post: str, outcome: Mapping[str, Plain]) -> None:
+        """Say what has become of an input where no turn has: a turn with this `post` says it in its own transaction."""
+        ...
+
+    async def answers(self, posts: Sequence[str]) -> Mapping[str, Mapping[str, Plain]]:
+        """What has become of these, as far as they are answered: plain data, of a turn `version`, `events` and `turn`."""
         ...
 
     async def lead(self, name: str, tenant: str = "default") -> bool:

@@ -44,7 +44,8 @@ class Turn:
     The store gives `envelope.seq`. `status`: the case's after the turn; `key`: the input's, if it has one;
     `timers`: set (a time) and gone (None), all of them with the end of the case; `stalled`: whether nothing can move
     the case after it; `tasks`: the human tasks that something happened to, as it left them; `claim`: by what right it is
-    written, in a `SharedStore`, None for the store's own hub. A turn without events leaves its key and its timers only.
+    written, in a `SharedStore`, None for the store's own hub; `post`: what of the store's inbox it answers. A turn without
+    events leaves its key, its timers and its answer only.
     """
 
     envelope: Envelope
@@ -55,6 +56,7 @@ class Turn:
     timers: dict[TimerId, datetime | None] = field(default_factory=dict[TimerId, datetime | None])
     tasks: dict[TaskId, Task] = field(default_factory=dict[TaskId, Task])
     claim: Claim | None = None
+    post: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,6 +98,7 @@ LAYERS = {
         "casehub.copies",
         "casehub.deadletters",
         "casehub.encryption",
+        "casehub.distant",
         "casehub.export",
         "casehub.fact_history",
         "casehub.family",

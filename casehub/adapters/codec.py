@@ -74,7 +74,7 @@ def _form(kind: type[Event]) -> Form:
     names = [field.name for field in fields(kind) if field.init and field.name not in _ENVELOPE]
     try:
         hints = get_type_hints(kind, include_extras=True)
-        reads = ((name, _reading(hints[name])) for name in names)
+        reads = ((name, reading(hints[name])) for name in names)
         wanted = tuple((name, read) for name, read in reads if read is not None)
     except Exception as error:  # an annotation may raise anything
         raise SettingsError(
@@ -190,7 +190,7 @@ def from_json(line: str | bytes) -> Event:
         ) from None
 
 
-def _reading(hint: Any) -> Read | None:
+def reading(hint: Any) -> Read | None:
     """How to bring back a value of this type; None where JSON has it as it was."""
     while isinstance(hint, NewType):
         hint = hint.__supertype__
@@ -212,13 +212,13 @@ def _reading(hint: Any) -> Read | None:
     if origin in (list, Sequence):
         return _reading_items(parts, list)
     if origin in (dict, Mapping) and (not parts or parts[0] is str):
-        inner = _reading(parts[1]) if parts else None
+        inner = reading(parts[1]) if parts else None
         return partial(_checked, kind=dict) if inner is None else _reading_values(inner)
     return _adapted(hint)
 
 
 def _reading_union(hint: Any, parts: Sequence[Any]) -> Read | None:
-    reads = [_reading(part) for part in parts if part is not NoneType]
+    reads = [reading(part) for part in parts if part is not NoneType]
     if all(read is None for read in reads):
         return None
     inner = reads[0] if len(reads) == 1 and len(parts) == 2 else None
@@ -226,7 +226,7 @@ def _reading_union(hint: Any, parts: Sequence[Any]) -> Read | None:
 
 
 def _reading_items(parts: Sequence[Any], collect: Callable[[Any], Any]) -> Read | None:
-    inner = _reading(parts[0]) if parts else None
+    inner = reading(parts[0]) if parts else None
     return None if inner is None else lambda value: collect(map(inner, _checked(value, list)))
 
 

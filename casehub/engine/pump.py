@@ -316,7 +316,7 @@ class Pump:
         try:
             if self.runtime.brake.on or self.runtime.ward.held or self.live.state.quarantined:
                 self._give_notice(ticket.input, taken)
-            taken.append((ticket, self.tenure.sign(self.live.take(ticket.input))))
+            taken.append((ticket, self.tenure.sign(self.live.take(ticket.input), ticket.input)))
         except CaseHubError as error:
             self.runtime.refused += 1
             self._refuse(ticket, error)
@@ -336,7 +336,7 @@ class Pump:
         """Let the case take what the hub has to tell it first."""
         live, runtime = self.live, self.runtime
         told = notices(runtime.brake, runtime.ward, runtime.clock, live.state, live.structure.name, input)
-        taken.extend((Ticket(notice), self.tenure.sign(live.take(notice))) for notice in told)
+        taken.extend((Ticket(notice), self.tenure.sign(live.take(notice), notice)) for notice in told)
 
     async def finish(self, taken: Sequence[tuple[Ticket, Turn]], results: Sequence[CommitResult] | None) -> list[Work]:
         """After the commit: answer, and say what is started. `results`: of the turns that matter to the store."""

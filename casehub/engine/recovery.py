@@ -38,7 +38,7 @@ Taken = Sequence[tuple[Ticket, Turn]]
 
 def matters(turn: Turn) -> bool:
     """Whether the store has to know of a turn. One that changed nothing leaves its key: the next with it is no other."""
-    return bool(turn.events or turn.key)
+    return bool(turn.events or turn.key or turn.post)
 
 
 async def commit(turns: Sequence[Turn], runtime: Runtime) -> Sequence[CommitResult] | None:

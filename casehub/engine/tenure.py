@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from casehub.engine.runtime import Runtime, Ticket
 from casehub.engine.standing import elsewhere
 from casehub.errors import CaseElsewhereError
+from casehub.inputs import Input
 from casehub.spi import Claim, CommitResult, Fenced, Turn
 from casehub.state import CaseState
 
@@ -21,9 +22,9 @@ class Tenure:
         self.claim: Claim | None = None
         self.lost: CaseElsewhereError | None = None
 
-    def sign(self, turn: Turn) -> Turn:
-        """Say by what right a turn is written."""
-        turn.claim = self.claim
+    def sign(self, turn: Turn, input: Input) -> Turn:
+        """Say by what right a turn is written, and what it answers."""
+        turn.claim, turn.post = self.claim, input.post
         return turn
 
     def refuses(self, ticket: Ticket) -> bool:

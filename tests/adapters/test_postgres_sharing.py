@@ -18,8 +18,9 @@ from casehub.adapters.postgres.hubs import Membership
 from casehub.adapters.postgres.schema import MIGRATIONS
 from casehub.errors import StoreOwnedError, StoreUnavailableError
 from casehub.events import CaseId, CaseStarted, GoalReached
+from casehub.inputs import Cancel
 from casehub.sharing import Elsewhere
-from casehub.spi import Claim, Committed, Fenced
+from casehub.spi import Claim, Committed, Duplicate, Fenced
 from casehub.testing.event_logs import Writing, committed, opened
 from casehub.testing.shared_stores import PATIENCE, SharedStoreContract, Stores, by, claimed, two
 
@@ -259,3 +260,39 @@ async def test_two_hubs_that_open_an_empty_database_at_once_make_it_once(stores:
         assert len(await hubs[0].hubs()) == 4
     finally:
         await asyncio.gather(*(hub.close() for hub in hubs))
+
+
+# ---- the inbox
+
+
+async def test_a_turn_that_answers_an_input_does_so_in_its_own_transaction_and_once(stores: Stores) -> None:
+    writing = Writing("c1")
+    async with two(stores) as (one, other):
+        await committed(one, writing.turn(CaseStarted()))
+        post = await other.post(CaseId("c1"), Cancel(reason="enough"))
+        again = await other.post(CaseId("c1"), Cancel(key="k")), await other.post(CaseId("c1"), Cancel(key="k"))
+        assert again[0] == again[1]
+        assert [(each.post, each.case) for each in await one.posted()] == [(post, "c1"), (again[0], "c1")]
+        assert list(await other.posted()) == []  # another hub has the case
+        assert await other.answers([post]) == {}
+        turn = writing.turn(GoalReached(goal="a"))
+        turn.post = post
+        await committed(one, turn)
+        answer = {"version": 2, "turn": 2, "events": 1, "status": "RUNNING", "stalled": False}
+        assert await other.answers([post, again[0], "no"]) == {post: answer}
+        late = writing.turn(GoalReached(goal="b"))
+        late.post = post
+        assert list(await one.commit([late])) == [Duplicate(2)]
+        await one.answer(post, {"error": "late"})
+        await one.answer(again[0], {"error": "InputRefusedError"})
+        assert await other.answers([post, again[0]]) == {post: answer, again[0]: {"error": "InputRefusedError"}}
+        assert list(await one.posted()) == []
+        assert [event.name for event in await one.load(CaseId("c1"))] == ["CASE_STARTED", "GOAL_REACHED"]
+
+
+async def test_what_was_posted_for_a_hub_that_is_gone_is_anybodys(stores: Stores) -> None:
+    async with two(stores) as (one, other):
+        await committed(one, Writing("c1").turn(CaseStarted()))
+        post = await other.post(CaseId("c1"), Cancel())
+        await one.close()
+        assert [each.post for each in await other.posted()] == [post]

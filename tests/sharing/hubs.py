@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 from unittest.mock import patch
@@ -12,6 +12,7 @@ from unittest.mock import patch
 from casehub import CaseDefinition, CaseElsewhereError, CaseHub
 from casehub.adapters.postgres import PostgresStore
 from casehub.adapters.postgres.hubs import Membership
+from casehub.sharing import Posted
 
 T = TypeVar("T")
 PATIENCE = 30.0
@@ -30,7 +31,7 @@ class Gate:
         await self.open.wait()
 
 
-def hub(url: str, *definitions: CaseDefinition, lease: float = 1, **how: object) -> CaseHub:
+def hub(url: str, *definitions: CaseDefinition, lease: float = 3, **how: object) -> CaseHub:
     """A hub of its own start, whatever else this process has."""
     return CaseHub(*definitions, store=PostgresStore(f"{url}&lease={lease:g}"), **how)  # type: ignore[arg-type]  # as given
 
@@ -65,13 +66,16 @@ async def moved(call: Callable[[], Awaitable[T]]) -> T:
 
 @contextmanager
 def frozen(*hubs: CaseHub) -> Iterator[None]:
-    """The leases of these hubs are not renewed, as those of a process that is stopped."""
-    look = Membership._look  # type: ignore[reportPrivateUsage]  # what stands still
+    """The leases of these hubs are not renewed and their inboxes not looked at, as those of a process that is stopped."""
+    look, posted = Membership._look, PostgresStore.posted  # type: ignore[reportPrivateUsage]  # what stands still
     theirs = {each.store.hub for each in hubs if isinstance(each.store, PostgresStore)}
 
     def stand_still(self: Membership, thread: object) -> None:
         if self.boot not in theirs:
             look(self, thread)  # type: ignore[arg-type]  # as given
 
-    with patch.object(Membership, "_look", stand_still):
+    async def see_nothing(self: PostgresStore, tenant: str = "default") -> Sequence[Posted]:
+        return [] if self.hub in theirs else await posted(self, tenant)
+
+    with patch.object(Membership, "_look", stand_still), patch.object(PostgresStore, "posted", see_nothing):
         yield

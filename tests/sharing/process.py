@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import structlog
 
-from casehub import CaseDefinition, CaseHub, WorkerExecution
+from casehub import CaseDefinition, CaseElsewhereError, CaseExistsError, CaseHub, WorkerExecution
 from casehub.adapters.loop_thread import LoopThread
 from casehub.adapters.postgres import PostgresStore
 from casehub.adapters.postgres.hubs import Membership
@@ -77,12 +77,25 @@ async def serve(url: str, ledger: Path, gate: Path) -> None:
                 break
             if line[0] == "start":
                 for number in range(int(line[2])):
-                    await hub.start(definition, case_id=f"{line[1]}-{number}", a=number)
+                    await started(hub, definition, f"{line[1]}-{number}", number)
             standing = hub.runtime.standing
             assert standing is not None
             answer(
                 {"hub": store.hub, "held": store.held, "fenced": standing.fenced, "cases": hub._residents_now.resident}
             )  # type: ignore[reportPrivateUsage]  # what it has
+
+
+async def started(hub: CaseHub, definition: CaseDefinition, case: str, number: int) -> None:
+    """Start a case, however often the hub is none just now."""
+    for _ in range(1_000):
+        try:
+            await hub.start(definition, case_id=case, a=number)
+            return
+        except CaseExistsError:
+            return
+        except CaseElsewhereError:
+            await asyncio.sleep(MOMENT)
+    raise TimeoutError(f"case {case} could not be started")
 
 
 def answer(said: Mapping[str, Any]) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TypeVar
@@ -21,6 +21,7 @@ from casehub.adapters.postgres.backup import dump
 from casehub.adapters.postgres.claims import Claimant, claim_case, lead_as, orphans_of, release_case
 from casehub.adapters.postgres.connection import LOST, Connection, Place
 from casehub.adapters.postgres.hubs import Membership, drain_hub, hubs_of
+from casehub.adapters.postgres.inbox import answer_post, answers_to, post_input, posted_to
 from casehub.adapters.postgres.log import PostgresReader, Session
 from casehub.adapters.postgres.schema import MIGRATIONS, check_database, schema_sql, schema_version, tables
 from casehub.adapters.postgres.writer import PostgresDatabase
@@ -30,8 +31,10 @@ from casehub.adapters.writer import Writer
 from casehub.adapters.written import EVENT_BYTES
 from casehub.errors import SchemaError, StoreError, StoreOwnedError, StoreUnavailableError
 from casehub.events import CaseId, Event
-from casehub.sharing import Elsewhere, Member, News
+from casehub.inputs import Input
+from casehub.sharing import Elsewhere, Member, News, Posted
 from casehub.spi import Claim, DueTimer, Turn
+from casehub.values import Plain
 
 T = TypeVar("T")
 
@@ -169,6 +172,19 @@ class PostgresStore(SqlStore[Session]):
 
     async def release(self, case: CaseId, claim: Claim, tenant: str = "default") -> None:
         await self._claim(lambda connection: release_case(connection, claim, case, tenant))
+
+    async def post(self, case: CaseId, input: Input, tenant: str = "default") -> str:
+        return await self._claim(lambda connection: post_input(connection, case, input, tenant))
+
+    async def posted(self, tenant: str = "default") -> Sequence[Posted]:
+        hub = self.hub
+        return await self._ask(lambda session: posted_to(session.connection, hub, tenant))
+
+    async def answer(self, post: str, outcome: Mapping[str, Plain]) -> None:
+        await self._claim(lambda connection: answer_post(connection, post, outcome))
+
+    async def answers(self, posts: Sequence[str]) -> Mapping[str, Mapping[str, Plain]]:
+        return await self._ask(lambda session: answers_to(session.connection, posts))
 
     async def lead(self, name: str, tenant: str = "default") -> bool:
         hub = self.hub

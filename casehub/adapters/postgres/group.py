@@ -19,6 +19,7 @@ from casehub.adapters.sql_tasks import body_of, due_of
 from casehub.adapters.writer import Request
 from casehub.adapters.written import Where, Written
 from casehub.lifecycle import CaseStatus
+from casehub.sharing import outcome_of
 from casehub.spi import CommitResult, Committed, Duplicate, Fenced, Turn
 from casehub.tasks import Task
 
@@ -85,6 +86,11 @@ _OFFERS: Final = """INSERT INTO offers SELECT t.tenant, r.who, t.no
 FROM json_to_recordset(?) AS r(tenant text, task text, who text) JOIN tasks AS t USING (tenant, task)"""
 _BOOKMARK: Final = """INSERT INTO subscribers SELECT * FROM json_to_recordset(?)
 AS r(tenant text, name text, seq bigint) ON CONFLICT (tenant, name) DO UPDATE SET seq = excluded.seq"""
+_ANSWERED: Final = """WITH done AS (
+    UPDATE inbox AS i SET outcome = r.outcome FROM json_to_recordset(?) AS r(post text, outcome text)
+    WHERE i.post = r.post AND i.outcome IS NULL RETURNING i.post)
+SELECT fence(count(*), ?) FROM done"""
+_UNANSWERED: Final = "SELECT post FROM inbox WHERE post = ANY(?) AND outcome IS NULL FOR UPDATE"
 _MARK: Final = """WITH m AS (SELECT high, seq FROM marks UNION ALL SELECT -4611686018427387904, 0 ORDER BY 1 DESC, 2 DESC LIMIT 1)
 INSERT INTO marks SELECT greatest(m.high, max(e.at)), max(e.seq) FROM events AS e, m WHERE e.seq > m.seq
 GROUP BY m.high, m.seq HAVING max(e.seq) - m.seq >= ?"""
@@ -98,6 +104,7 @@ _OF_BEGUN: Final = ("no", *_OF_CASE, "definition", "status", "stalled", "reason"
 _OF_LONGER: Final = ("no", "status", "stalled", "reason", "version", "seq", "changed_at", "owner", "epoch", "before")
 _OF_TASK: Final = (*_OF_CASE, "task", "definition", "binding", "status", "assignee", "declined", "rank", "due", "body")
 _OF_OFFER: Final = ("tenant", "task", "who")
+_OF_ANSWER: Final = ("post", "outcome")
 _OF_BOOKMARK: Final = ("tenant", "name", "seq")
 
 
@@ -119,6 +126,8 @@ class PostgresGroup(Group):
     begun_already: bool = False
     shift: int = 0
     consumed: dict[Key, int] = field(default_factory=dict[Key, int])
+    spent: set[str] = field(default_factory=set[str])
+    answered: dict[str, str] = field(default_factory=dict[str, str])
     before: dict[Where, int] = field(default_factory=dict[Where, int])
 
     def begin(self) -> bool:
@@ -138,6 +147,8 @@ class PostgresGroup(Group):
         whose = {(turn.envelope.tenant, turn.envelope.case): turn for turn in turns}
         unknown = [where for where, turn in whose.items() if not self._is_known(where, turn)]
         keys = [(turn.envelope.tenant, turn.envelope.case, turn.key) for turn in turns if turn.key]
+        if self.begun_already and (posts := [turn.post for turn in turns if turn.post]):
+            self.spent = set(posts) - {post for (post,) in self.connection.execute(_UNANSWERED, (posts,))}
         if not unknown and not keys:
             return
         cases = consumed = None
@@ -187,8 +198,13 @@ class PostgresGroup(Group):
             return self._fenced(where, case, failed)
         if case.no and (case.owner or case.epoch != epoch_of(turn)):
             return self._fenced(where, case, failed)
+        if turn.post and (turn.post in self.spent or turn.post in self.answered):
+            failed.add(where)
+            return Duplicate(case.seq)  # another turn has answered it
         before = case.version
         result = super().decide(written, failed)
+        if isinstance(result, Committed) and turn.post:
+            self.answered[turn.post] = to_json(outcome_of(turn)).decode()
         if isinstance(result, Committed) and before:
             self.before.setdefault(where, before)
             self.longer[where] = case  # a turn without events is fenced as others are
@@ -265,6 +281,7 @@ class PostgresGroup(Group):
         yield _NO_OFFERS, _OF_OFFER, [(task.tenant, task.id) for task in tasks]
         offers = [(task.tenant, task.id, who) for task in tasks if not task.status.ended for who in task.seen_by]
         yield _OFFERS, _OF_OFFER, offers
+        yield _ANSWERED, _OF_ANSWER, list(self.answered.items()), len(self.answered)
         bookmarks = {(tenant, name): seq for tenant, name, seq in self.bookmarks}
         yield _BOOKMARK, _OF_BOOKMARK, [(*whose, seq) for whose, seq in bookmarks.items()]
 

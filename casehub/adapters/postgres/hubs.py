@@ -176,15 +176,17 @@ class Membership:
                 return
 
     def _hear(self, thread: LoopThread, connection: Connection) -> None:
-        position, hubs = 0, False
+        position, hubs, inbox = 0, False, False
         for said in connection.raw.notifies(timeout=0):
             what, _, rest = said.payload.partition(" ")
             if what == "hubs":
                 hubs = True
+            elif what == "inbox":
+                inbox = True
             elif what == "log" and not rest.startswith(self.boot):
                 position = max(position, int(rest.rpartition(" ")[2]))
-        if position or hubs:
-            thread.tell(self._tell, News(position, hubs))
+        if position or hubs or inbox:
+            thread.tell(self._tell, News(position, hubs, inbox))
 
     def _tell(self, news: News) -> None:
         if self.heard is not None:
