@@ -46,7 +46,9 @@ class Move:
         first = told.events[0]
         case, moved = renamed_case(told.id, self.old, self.new), (self.old, first.tenant) != (self.new, self.tenant)
         state, turns = CaseState(case), list[Turn]()
-        keys = {seq: key for key, seq in told.inputs.items()}
+        keys: dict[int, list[str]] = {}
+        for key, seq in told.inputs.items():
+            keys.setdefault(seq, []).append(key)
         for number, group in groupby(told.events, key=lambda event: event.turn):
             events = list(group)
             envelope = Envelope(
@@ -57,12 +59,12 @@ class Move:
                 version=events[0].version,
                 at=events[0].at,
             )
-            turn = Turn(envelope, key=keys.pop(events[0].seq, ""))
+            turn = Turn(envelope, key=here.pop(0) if (here := keys.get(events[0].seq)) else "")
             for event in events:
                 copy = renamed(event, envelope, self.old, self.new)
                 _take(turn, state, self._stored_anew(event, copy) if moved and _TAG in encode(event)[1] else copy)
             turns.append(turn)
-        turns += (_only_a_key(turns[-1], state, key) for key in keys.values())
+        turns += [_only_a_key(turns[-1], state, key) for left in keys.values() for key in left]
         return turns
 
     def _stored_anew(self, event: Event, copy: Event) -> Event:

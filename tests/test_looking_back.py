@@ -323,6 +323,51 @@ def test_what_users_wrote_is_not_taken_for_an_id() -> None:
     assert (copy.task, copy.activation, copy.title, copy.by) == ("c2/ask/1/2", "c2/ask/1", "c1/ask/1", "case:c2")
 
 
+async def test_a_fork_goes_on_from_every_turn_of_its_source() -> None:
+    async with CaseTestKit(loan, desk) as kit:
+        case = await kit.start(loan, amount=100.0)
+        await case.quiescent()
+        await case.signal(note="hello", key="k")
+        await case.suspend()
+        await case.resume()
+        await case.signal(go=True)
+        await case.completed()
+        log = await kit.hub.store.load(case.id)
+        for turn in range(1, log[-1].turn):
+            at = max(event.seq for event in log if event.turn == turn)
+            other = await kit.hub.fork(case.id, at, fork_id=f"f{turn}")
+            if await other.status() is CaseStatus.SUSPENDED:
+                await other.resume()
+            await other.quiescent()
+            await other.signal(note="again", key="k")
+            noted = any("note" in event.facts for event in log if isinstance(event, ContextChanged) and event.seq <= at)
+            assert (await other.context())["note"] == ("hello" if noted else "again")
+            if not (await other.status()).ended:
+                await other.signal(go=True)
+            assert (await other.completed())["decision"] == "approve"
+
+
+async def test_a_fork_under_a_brake_is_held() -> None:
+    async with CaseTestKit(loan) as kit:
+        case = await kit.start(loan, amount=1.0)
+        await case.quiescent()
+        await kit.hub.brake.pull("loan", by="user:ada")
+        other = await kit.hub.fork(case.id, fork_id="f")
+        assert await other.status() is CaseStatus.SUSPENDED
+
+
+async def test_keys_that_were_taken_at_one_position_all_come_along() -> None:
+    store, one = MemoryStore(), []
+    async with CaseTestKit(loan) as kit:
+        case = await kit.start(loan, amount=1.0)
+        await case.quiescent()
+        one.append(transcript.ToldCase(await kit.hub.store.load(case.id), {"a": 1, "b": 1, "c": 2, "d": 77}))
+    await store.open(lambda turns: None)
+    await import_into(store, Import(transcript.Transcript(one)))
+    assert set(await store.inputs(case.id)) == {"a", "b", "c", "d"}
+    await store.close()
+
+
 # ---- export and import
 
 

@@ -41,6 +41,11 @@ def test_a_run_archives_or_deletes_without_a_worker_process(program: Program) ->
     assert "retired so far: 2 cases" in program.inside("retention", "plan").out
     assert len(list((program.folder / "old").rglob("*.ndjson"))) == 1
     assert program.inside("db", "check").code == 0
+    ended(program, "c3")
+    for after in ("0", "1", "9"):  # positions in the gap that retention made, and before it
+        lines = program.inside("events", "tail", "--after", after, "-o", "ndjson").lines
+        assert {line["case"] for line in lines} == {"c3"}
+        assert (lines[0]["name"], lines[-1]["name"]) == ("CASE_STARTED", "CASE_COMPLETED")
 
 
 def test_beside_a_worker_process_it_is_done_there(program: Program) -> None:
