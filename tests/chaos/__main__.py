@@ -33,6 +33,7 @@ def main() -> int:
     parser.add_argument("harness", choices=["kills", "points", "disk", "moment"])
     parser.add_argument("--store", default="sqlite", help="sqlite, or the URL of a PostgreSQL schema that is empty")
     parser.add_argument("--rounds", type=int, default=100)
+    parser.add_argument("--beside", type=int, default=0, help="of kills: how many other hubs work the store meanwhile")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--folder", type=Path, help="where the run's files are left; by default they are removed")
     parser.add_argument("--only", help="of the points, the one of this name")
@@ -57,7 +58,7 @@ def main() -> int:
             else:
                 Life.of(place).and_leave(asked.name, len(deeds), deeds)
         elif asked.harness == "kills":
-            run = kill_loop(place, asked.store, asked.rounds, asked.seed)
+            run = kill_loop(place, asked.store, asked.rounds, asked.seed, asked.beside)
         else:
             chosen = points("sqlite" if asked.store == "sqlite" else "postgresql")
             run = crash_at(

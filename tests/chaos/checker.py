@@ -61,7 +61,7 @@ class Evidence:
     `events`: all of the store's, in the order of their positions; `live`: states as the last hub had them;
     `tasks`: those that are open; `letters`: the activations that are dead letters; `poisoned`: the cases that were given what nobody can do;
     `loops`: the loop controls by definition; `kept`: states as the snapshots have them; `effectful`: bindings whose workers leave an effect at each call; `hearings`: the positions that the durable
-    subscriber was called with; `heard_kinds`: what it listens to; `before`, `after`: resources around the last hub.
+    subscriber was called with; `heard_kinds`: what it listens to; `before`, `after`: resources around the last hub; `beside`: how many hubs there were beside the one that was killed.
     """
 
     events: list[Event]
@@ -78,6 +78,7 @@ class Evidence:
     poisoned: Collection[str]
     before: Resources
     after: Resources
+    beside: int = 0
     loops: Mapping[str, LoopControl] = field(default_factory=dict[str, LoopControl])
     kept: list[CaseState] = field(default_factory=list[CaseState])
     logs: dict[CaseId, list[Event]] = field(init=False)
@@ -198,6 +199,8 @@ def effects_have_one_key(found: Evidence) -> Iterator[str]:
 
 def owners_do_not_overlap(found: Evidence) -> Iterator[str]:
     """I6"""
+    if found.beside:
+        return  # a case may go back and forth between hubs that live
     gone: set[tuple[str, int]] = set()
     last: dict[str, int] = {}
     for effect in found.effects:

@@ -51,6 +51,8 @@ def figure_of(run: Mapping[str, Any], *, date: str, commit: str) -> Figure:
         harness, faults, opened = "named points", len(run["hit"]), []
     else:
         harness, faults, opened = "random kills", run["kills"], sorted(run["opened"])
+        if run.get("beside"):
+            harness = f"random kills, {run['beside'] + 1} hubs"
     if not faults or not found["acked"]:
         raise ValueError("a run without faults, or without anything acknowledged, shows nothing")
     return Figure(
@@ -75,8 +77,8 @@ def table(figures: Sequence[Figure]) -> str:
         f"| {f'{each.opened:,} ms' if each.opened else '-'} |\n"
         for each in figures
     )
-    kills = [each for each in figures if each.harness == "random kills"]
-    stores = " · ".join(f"{each.store} {each.faults:,}" for each in kills)
+    kills = [each for each in figures if each.harness.startswith("random kills")]
+    stores = " · ".join(f"{each.store}{each.harness.removeprefix('random kills')} {each.faults:,}" for each in kills)
     summed = (
         f"\n{sum(each.faults for each in kills):,} random kills ({stores}), {sum(each.acked for each in kills):,} "
         f"acknowledged writes, {sum(each.lost for each in kills)} lost, {sum(each.twice for each in kills)} applied twice, "

@@ -12,7 +12,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from tests.chaos.forks import answer_of, forked, sleep
+from tests.chaos.forks import Fork, answer_of, forked, sleep
 from tests.chaos.lives import Life, Place
 from tests.chaos.records import Deed
 
@@ -27,11 +27,12 @@ WORDS: Final = {"open": b"o", "acked": b"a"}
 
 @dataclass(slots=True)
 class Run:
-    """What came of a run. `moments`: kills by what the hub had come to; `opened`: seconds from the fork until it was open."""
+    """What came of a run. `beside`: how many other hubs work the store while one is killed; `moments`: kills by what the hub had come to; `opened`: seconds from the fork until it was open."""
 
     store: str
     seed: int
     rounds: int
+    beside: int = 0
     kills: int = 0
     moments: dict[str, int] = field(default_factory=lambda: dict.fromkeys(MOMENTS, 0))
     opened: list[float] = field(default_factory=list)
@@ -41,15 +42,22 @@ class Run:
     @property
     def repeat(self) -> str:
         """The command that does it again."""
-        return f"python -m tests.chaos kills --store {self.store} --rounds {self.rounds} --seed {self.seed}"
+        return (
+            f"python -m tests.chaos kills --store {self.store} --rounds {self.rounds} --seed {self.seed} "
+            f"--beside {self.beside}"
+        )
 
 
-def kill_loop(place: Place, store: str, rounds: int, seed: int) -> Run:
-    """Kill so many hubs, then let one end well. Raises `AssertionError` when a hub ends by itself."""
-    run, chance, began = Run(store, seed, rounds), random.Random(seed), time.monotonic()
+def kill_loop(place: Place, store: str, rounds: int, seed: int, beside: int = 0) -> Run:
+    """Kill so many hubs, then let one end well. Raises `AssertionError` when a hub ends by itself.
+
+    With others `beside` it, which takes a store that several may have, the oldest one is killed.
+    """
+    run, chance, began = Run(store, seed, rounds, beside), random.Random(seed), time.monotonic()
     journal, lives = place.journal(), [Life.of(place), Life.of(place, snapshots=False)]
     deeds: dict[str, Deed] = {}
-    for number in range(rounds):
+    alive: list[Fork] = []
+    for number in range(rounds + beside):
         (moment,) = chance.choices(list(MOMENTS), list(MOMENTS.values()))
         delay, of_hub = chance.uniform(SOONEST, LATEST), chance.getrandbits(32)
         life = chance.choice(lives)  # what one life leaves in snapshots another one does not go by
@@ -67,7 +75,10 @@ def kill_loop(place: Place, store: str, rounds: int, seed: int) -> Run:
             while WORDS[moment] not in said and (word := child.word()):
                 said += word
         sleep(delay)
-        code = child.kill()
+        alive.append(child)
+        if len(alive) <= beside:
+            continue
+        code = alive.pop(0).kill()
         if code != -signal.SIGKILL:
             raise AssertionError(
                 f"round {number}: a hub ended by itself ({code}); {run.repeat}\n"
@@ -77,6 +88,9 @@ def kill_loop(place: Place, store: str, rounds: int, seed: int) -> Run:
         run.moments[moment] += 1
         journal.sync()
         journal.catch_up(deeds)
-    run.found = answer_of(lambda: lives[0].to_the_end(list(deeds.values())), place.errors)
+    for child in alive:
+        run.kills += child.kill() == -signal.SIGKILL
+    journal.catch_up(deeds)
+    run.found = answer_of(lambda: lives[0].to_the_end(list(deeds.values()), beside), place.errors)
     run.seconds = time.monotonic() - began
     return run

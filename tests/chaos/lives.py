@@ -146,9 +146,10 @@ class Life:
                 await Clients(hub, journal, deeds, random.Random(seed), name).use()
             await hub.drain("1s")
 
-    def to_the_end(self, deeds: Iterable[Deed]) -> dict[str, Any]:
-        """As `last`: what is wrong, by invariant, and how much there was."""
+    def to_the_end(self, deeds: Iterable[Deed], beside: int = 0) -> dict[str, Any]:
+        """As `last`: what is wrong, by invariant, and how much there was. `beside`: how many hubs had been beside others."""
         found, given_up = self.last(deeds)
+        found.beside = beside
         return {
             "problems": check(found),
             "acked": sum(deed.answer == "acked" for deed in found.deeds),
