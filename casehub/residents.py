@@ -184,7 +184,8 @@ class Residents:
     async def _events(self, case: CaseId) -> Sequence[Event]:
         """The log of a case. Raises `StoreUnavailableError`, in time where the store does not answer."""
         runtime = self._runtime
-        return await runtime.outage.bounded(runtime.store.load(case, self.tenant), f"it was asked for case {case!r}")
+        asking, what = runtime.store.load(case, self.tenant), f"it was asked for case {case!r}"
+        return await runtime.outage.bounded(asking, what, runtime.store.log.position)
 
     async def _load(self, case: CaseId, ended: bool) -> Pump:
         standing = self._runtime.standing

@@ -6,16 +6,21 @@ the cases' time, so it is waited for by the machine's clock, whatever clock the 
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from datetime import timedelta
-from typing import Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 import anyio
 
-from casehub.errors import StoreUnavailableError
+from casehub.errors import StoreError, StoreUnavailableError
 
 T = TypeVar("T")
+
+LONG: Final = 30
+"""Times a caller's patience that a store gets for a long answer, while it gives short ones."""
 
 
 class Waits(Protocol):
@@ -72,14 +77,28 @@ class Outage:
             self._waiting[waits] = now  # those who come from now on have their own time
             waits.give_up(_away("it was asked to write", now - since))
 
-    async def bounded(self, asking: Awaitable[T], what: str) -> T:
-        """What comes of asking the store. Raises `StoreUnavailableError` when it takes too long."""
+    async def bounded(self, asking: Awaitable[T], what: str, probe: Callable[[], Awaitable[object]] | None = None) -> T:
+        """What comes of asking the store. Raises `StoreUnavailableError` when it takes too long.
+
+        `probe`: asks it something small. A store that answers that is there, and what takes long is long, a log say: it
+        is given `LONG` times as long.
+        """
+        asked, began = asyncio.ensure_future(asking), time.monotonic()
         try:
-            with anyio.fail_after(self._patience):
-                return await asking
-        except TimeoutError as late:
-            self.told += 1
-            raise _away(what, self._patience) from late
+            while not (await asyncio.wait({asked}, timeout=self._patience))[0]:
+                took = time.monotonic() - began
+                if probe is None or took > LONG * self._patience or not await self._answers(probe):
+                    self.told += 1
+                    raise _away(what, took)
+            return asked.result()
+        finally:
+            asked.cancel()
+
+    async def _answers(self, probe: Callable[[], Awaitable[object]]) -> bool:
+        with anyio.move_on_after(self._patience), suppress(StoreError):
+            await probe()
+            return True
+        return False
 
 
 def _away(what: str, seconds: float) -> StoreUnavailableError:

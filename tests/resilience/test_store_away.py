@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import psycopg
@@ -19,6 +20,7 @@ import structlog
 from casehub import (
     CaseDefinition,
     CaseHub,
+    CaseStatus,
     ContextChanged,
     Event,
     WorkerExecutionCompleted,
@@ -113,6 +115,32 @@ async def test_who_waits_for_a_commit_that_hangs_is_told_in_time_and_what_was_po
         assert (await case.signal(note=1, key="k"))["note"] == 1
         assert len(await case.log.query(ContextChanged)) == 1
         assert hub.runtime.outage.waiting == 0
+
+
+async def test_a_log_that_takes_long_is_waited_for_while_the_store_answers_other_questions() -> None:
+    class Slow(Hung):
+        """Has the log of a case once the hub has asked it something else, twice."""
+
+        asked = 0
+
+        async def position(self) -> int:
+            self.asked += 1
+            if self.asked > 2:
+                self.mend()
+            return await self.store.position()
+
+        @property
+        def log(self) -> Any:
+            return SimpleNamespace(position=self.position, query=self.store.query)
+
+    store, d = Slow(), definition([])
+    async with CaseHub(d, store=store, patience=SHORT) as hub:
+        await hub.start(d, case_id="c")
+    async with CaseHub(d, store=store, patience=SHORT, resume=False) as hub:
+        store.hangs, store.asked = {"load"}, 0
+        assert await hub.case("c").status() is CaseStatus.WAITING
+        assert store.asked == 3
+        assert hub.runtime.outage.told == 0
 
 
 @pytest.mark.parametrize("method", ["load", "outcome"])
