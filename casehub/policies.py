@@ -324,9 +324,9 @@ def policy_of(options: PolicyOptions) -> Policy:
     )
 
 
-def _names(option: str, given: Named | Sequence[Named]) -> tuple[str, ...]:
+def _names(option: str, given: Any) -> tuple[str, ...]:
     """Names as they are, and functions by theirs."""
-    found = given if isinstance(given, Sequence) and not isinstance(given, str) else (given,)
+    found: tuple[Any, ...] = tuple(given) if not isinstance(given, str) and hasattr(given, "__iter__") else (given,)
     names = [each if isinstance(each, str) else getattr(each, "__name__", "") for each in found]
     if not all(names):
         raise SettingsError(f"{option}={given!r}: give the names of conditions, or their functions")

@@ -59,10 +59,9 @@ class Resting:
         """Let go of what has rested for long enough, and come back for the next."""
         now, upcoming = self._wheel.clock.monotonic(), list[float]()
         for resting in (self.waiting, self.ended):
-            while resting and (since := next(iter(resting.values()))) + self._linger <= now:
+            while resting and next(iter(resting.values())) + self._linger <= now:
                 self._oldest_leaves(resting)
-            if resting:
-                upcoming.append(since + self._linger - now)
+            upcoming += [since + self._linger - now for since in list(resting.values())[:1]]
         self._leaving = self._wheel.alarm(min(upcoming), self._look) if upcoming else None
 
     def _oldest_leaves(self, resting: dict[CaseId, float]) -> None:
