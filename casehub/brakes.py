@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import datetime
 from typing import Final, Protocol
@@ -71,8 +72,10 @@ class Brakes:
             return 0
         name = self._named(definition)
         runtime = self._hub.runtime
-        pull = runtime.brake.on[name] = Pull(by, reason)
-        await runtime.store.bookmark(_bookmark(name), max(1, await runtime.store.log.position()), self._hub.tenant)
+        pull = Pull(by, reason)
+        async with _moving(runtime.brake):
+            await runtime.store.bookmark(_bookmark(name), max(1, await runtime.store.log.position()), self._hub.tenant)
+            runtime.brake.on[name] = pull
         count = 0
         async for case in self._cases(name, CaseStatus.STARTING, CaseStatus.RUNNING, CaseStatus.COMPENSATING):
             count += await self._submit(case, Suspend(by=by, reason=pull.said))
@@ -90,11 +93,13 @@ class Brakes:
             return await self._resume(_alone(worker, definition), by, reason)
         name = self._named(definition)
         runtime = self._hub.runtime
-        if runtime.brake.on.pop(name, None) is None:
+        if name not in runtime.brake.on:
             what = f"of definition {name!r}" if name else "over all definitions"
             known = ", ".join(each or "all" for each in runtime.brake.on) or "none"
             raise InputRefusedError(f"the brake {what} is not on; on: {known}")
-        await runtime.store.bookmark(_bookmark(name), 0, self._hub.tenant)
+        async with _moving(runtime.brake):
+            await runtime.store.bookmark(_bookmark(name), 0, self._hub.tenant)
+            runtime.brake.on.pop(name, None)
         count = 0
         async for case in self._cases(name, CaseStatus.SUSPENDED):
             if case.reason.startswith(SIGN) and runtime.brake.over(case.definition) is None:
@@ -106,15 +111,18 @@ class Brakes:
         if worker not in known:
             raise UnknownNameError(f"no definition of this hub has a worker {worker!r}; {did_you_mean(worker, known)}")
         runtime = self._hub.runtime
-        hold_worker(runtime.brake, runtime.ward, self._hub.registry, worker, pull)
-        await runtime.store.bookmark(_sign(worker), max(1, await runtime.store.log.position()), self._hub.tenant)
+        async with _moving(runtime.brake):
+            await runtime.store.bookmark(_sign(worker), max(1, await runtime.store.log.position()), self._hub.tenant)
+            hold_worker(runtime.brake, runtime.ward, self._hub.registry, worker, pull)
 
     async def _resume(self, worker: str, by: str, reason: str) -> int:
         runtime = self._hub.runtime
-        if runtime.brake.workers.pop(worker, None) is None:
+        if worker not in runtime.brake.workers:
             known = ", ".join(runtime.brake.workers) or "none"
             raise InputRefusedError(f"worker {worker!r} is not suspended; suspended: {known}")
-        await runtime.store.bookmark(_sign(worker), 0, self._hub.tenant)
+        async with _moving(runtime.brake):
+            await runtime.store.bookmark(_sign(worker), 0, self._hub.tenant)
+            runtime.brake.workers.pop(worker, None)
         having = names_with(worker, self._hub.registry)
         return sum([await released(self._hub, name, worker, by=by, reason=reason) for name in having])
 
@@ -159,6 +167,33 @@ async def found_in(store: CaseStore, tenant: str, now: datetime, registry: Regis
         if await store.bookmark(_sign(worker), tenant=tenant):
             hold_worker(brake, ward, registry, worker, Pull())
     return brake, ward
+
+
+@asynccontextmanager
+async def _moving(brake: Brake) -> AsyncGenerator[None, None]:
+    """What `look_again` has read meanwhile may be of before or after: it is not acted on."""
+    brake.moves += 1
+    try:
+        yield
+    finally:
+        brake.moves += 1
+
+
+async def look_again(brake: Brake, ward: Ward, store: CaseStore, tenant: str, registry: Registry) -> None:
+    """Act on the brakes that other hubs of the store have pulled and released. Raises `StoreUnavailableError`."""
+    workers = dict.fromkeys(name for structure in registry.versions.values() for name in workers_of(structure))
+    moves = brake.moves
+    on = [name for name in (ALL, *registry.names) if await store.bookmark(_bookmark(name), tenant=tenant)]
+    held = [worker for worker in workers if await store.bookmark(_sign(worker), tenant=tenant)]
+    if brake.moves != moves or moves % 2:
+        return
+    brake.on = {name: brake.on.get(name) or Pull() for name in on}
+    for worker in [worker for worker in held if worker not in brake.workers]:
+        hold_worker(brake, ward, registry, worker, Pull())
+    for worker in [worker for worker in brake.workers if worker not in held]:
+        del brake.workers[worker]
+        for name in names_with(worker, registry):
+            ward.release(name, worker)
 
 
 async def pulled(store: CaseStore, tenant: str, definitions: Iterable[str]) -> Sequence[str]:

@@ -14,6 +14,7 @@ from typing import Final
 
 import structlog
 
+from casehub.brakes import look_again
 from casehub.distant import Answers, DistantPump, outcome_of_error
 from casehub.engine.live import LiveCase
 from casehub.engine.pump import Pump
@@ -21,8 +22,9 @@ from casehub.engine.runtime import Runtime
 from casehub.engine.standing import AGAIN, Standing
 from casehub.errors import CaseElsewhereError, CaseHubError, HubClosedError, StoreUnavailableError
 from casehub.events import CaseId
-from casehub.inputs import Unfault
+from casehub.inputs import Resume, Unfault
 from casehub.patience import patiently
+from casehub.registry import Registry
 from casehub.residents import Residents
 from casehub.sharing import News, Posted, SharedStore, outcome_of
 
@@ -35,8 +37,11 @@ LOOKS: Final = 3
 class Fleet:
     """Keeps a hub among the others. `resumes`: it takes over cases that nobody has, unasked."""
 
-    def __init__(self, runtime: Runtime, residents: Residents, standing: Standing, *, resumes: bool) -> None:
+    def __init__(
+        self, runtime: Runtime, residents: Residents, standing: Standing, registry: Registry, *, resumes: bool
+    ) -> None:
         self._runtime = runtime
+        self._registry = registry
         self._residents = residents
         self._standing = standing
         self._store: SharedStore = standing.store
@@ -44,6 +49,7 @@ class Fleet:
         self._changed = asyncio.Event()
         self._lapsed = False
         self._answers = Answers(standing)
+        self._braking = asyncio.Lock()
         self._taking: set[str] = set()
         self._store.listen(self._hear)
 
@@ -75,6 +81,7 @@ class Fleet:
             self._look_at_the_lease()
             if self._resumes and not self._runtime.draining:
                 await self._patiently(self._take_over)
+            await self._patiently(self._look_for_brakes)
             await self._patiently(self._look_into_the_inbox)
             try:
                 await asyncio.wait_for(self._changed.wait(), self._store.lease / LOOKS)
@@ -122,6 +129,11 @@ class Fleet:
         found = await self._store.orphans(self._residents.tenant)
         await self._residents.take_up(found)
 
+    async def _look_for_brakes(self) -> None:
+        runtime = self._runtime
+        async with self._braking:  # what was read first is acted on first
+            await look_again(runtime.brake, runtime.ward, runtime.store, self._residents.tenant, self._registry)
+
     async def _look_into_the_inbox(self) -> None:
         """Take what others have put there for cases that are here, or nobody's; hear what they have answered."""
         await self._answers.look()
@@ -134,6 +146,8 @@ class Fleet:
     async def _take(self, _: object, posted: Posted) -> None:
         """Answer an input: its turn does so, or what refuses it."""
         try:
+            if isinstance(posted.input, Resume | Unfault):
+                await self._look_for_brakes()  # one that holds the case may have been released just now
             anew = isinstance(posted.input, Unfault)
             pump = await (self._residents.anew(posted.case) if anew else self._residents.pump(posted.case))
             outcome = outcome_of(await pump.submit(posted.input))

@@ -185,7 +185,7 @@ async def opened(parts: Composition, subscribers: list[Subscriber[Any]]) -> Open
         )
         fleet = None
         if runtime.standing is not None:
-            fleet = Fleet(runtime, residents, runtime.standing, resumes=parts.resumes)
+            fleet = Fleet(runtime, residents, runtime.standing, registry, resumes=parts.resumes)
         if any(each.children for each in registry.versions.values()):
             family = Family(runtime, residents, registry, partial(_reach, residents, fleet))
             subscribers.append(await family.begin(group.start_soon, durable=parts.resumes))

@@ -33,7 +33,8 @@ class Pull:
 
 
 class Brake:
-    """The brakes of a hub that are on. `on`: by definition, `ALL` for every one; `workers`: those that are suspended.
+    """The brakes of a hub that are on. `on`: by definition, `ALL` for every one; `workers`: those that are suspended;
+    `moves`: how often this hub has begun or ended to pull or release one.
 
     What the latter come to in a case is a quarantine without an end.
     """
@@ -41,6 +42,7 @@ class Brake:
     def __init__(self) -> None:
         self.on: dict[str, Pull] = {}
         self.workers: dict[str, Pull] = {}
+        self.moves = 0
 
     def over(self, definition: str) -> Pull | None:
         """The brake that holds the cases of a definition."""

@@ -12,6 +12,7 @@ import psycopg
 import pytest
 import structlog
 
+from casehub.adapters.loop_thread import LoopThread
 from casehub.adapters.postgres import PostgresStore, schema
 from casehub.adapters.postgres.connection import Connection
 from casehub.adapters.postgres.hubs import Membership
@@ -216,6 +217,26 @@ async def test_a_hub_whose_sessions_are_ended_again_and_again_stays_the_one_it_i
         assert (one.hub, one.fenced) == (hub, False)
         assert isinstance(await other.claim(CaseId("c1")), Elsewhere)
         assert [event.version for event in await other.load(CaseId("c1"))] == list(range(1, 12))
+
+
+async def test_hubs_that_have_all_lost_their_leases_with_the_server_put_nobody_out(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look = Membership._look  # type: ignore[reportPrivateUsage]  # what fails while the server is away
+    away = True
+
+    def fail(self: Membership, thread: LoopThread) -> None:
+        if away:
+            raise psycopg.OperationalError("the server is away")
+        look(self, thread)
+
+    async with two(stores) as (one, other):
+        hubs = {one.hub, other.hub}
+        monkeypatch.setattr(Membership, "_look", fail)
+        await until(lambda: not one.held and not other.held)
+        away = False
+        await until(lambda: one.held and other.held)
+        assert {each.boot for each in await one.hubs()} == hubs == {one.hub, other.hub}
 
 
 async def test_a_hub_whose_session_has_ended_is_put_out_before_its_lease_ends(

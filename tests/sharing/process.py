@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import structlog
 
-from casehub import CaseDefinition, CaseElsewhereError, CaseExistsError, CaseHub, WorkerExecution
+from casehub import CaseDefinition, CaseElsewhereError, CaseExistsError, CaseHub, StoreUnavailableError, WorkerExecution
 from casehub.adapters.loop_thread import LoopThread
 from casehub.adapters.postgres import PostgresStore
 from casehub.adapters.postgres.hubs import Membership
@@ -93,7 +93,7 @@ async def started(hub: CaseHub, definition: CaseDefinition, case: str, number: i
             return
         except CaseExistsError:
             return
-        except CaseElsewhereError:
+        except (CaseElsewhereError, StoreUnavailableError):
             await asyncio.sleep(MOMENT)
     raise TimeoutError(f"case {case} could not be started")
 

@@ -157,3 +157,33 @@ async def test_an_input_that_nobody_answers_says_so_and_stays_in_the_inbox(
         await until(taken)
         await other.case("m").signal(pulse=3, key="k")
         assert len(await case.log.query(SignalReceived)) == 1
+
+
+async def test_a_brake_that_is_pulled_at_one_hub_holds_the_cases_of_all_and_so_does_its_release(
+    postgres_url: str,
+) -> None:
+    async with hub(postgres_url, meter) as one, hub(postgres_url, meter) as other:
+        await one.start(meter, case_id="m")
+        await other.start(meter, case_id="o")
+        await one.brake.pull("meter", by="user:ada", reason="leak")
+
+        async def held() -> bool:
+            return bool(other.brake.on)
+
+        await until(held)
+        for case in ("m", "o"):
+            await other.case(case).signal(pulse=1)
+            assert await one.case(case).status() is CaseStatus.SUSPENDED
+        assert await one.brake.release("meter") == 2
+        for case in ("m", "o"):
+            assert (await other.case(case).quiescent("30s"))["reading"] == 2
+        await one.brake.pull(worker="read")
+
+        async def suspended() -> bool:
+            return bool(other.brake.workers)
+
+        await until(suspended)
+        await other.case("o").signal(pulse=3)
+        assert (await other.case("o").context())["reading"] == 2
+        await one.brake.release(worker="read")
+        assert (await other.case("o").quiescent("30s"))["reading"] == 6

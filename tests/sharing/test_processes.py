@@ -35,7 +35,8 @@ class Process:
     """A hub in a process of its own."""
 
     def __init__(self, url: str, folder: Path) -> None:
-        self._errors = (folder / "errors").open("ab")
+        self._said = folder / "errors"
+        self._errors = self._said.open("ab")
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.sharing.process", url, str(folder / "ledger.db"), str(folder / "gate")],
             cwd=ROOT,
@@ -55,7 +56,7 @@ class Process:
     def _heard(self) -> dict[str, Any]:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
-        assert line, "the process has ended by itself"
+        assert line, f"the process has ended by itself\n{self._said.read_text()[-4_000:]}"
         found: dict[str, Any] = json.loads(line)
         return found
 

@@ -103,8 +103,8 @@ class _Session(psycopg.Connection[Any]):
         try:
             return super().wait(gen, interval, limit)
         except psycopg.OperationalError as error:
-            if type(error).__name__ != "_WaitTimeout":
-                raise
+            if timeout is not None or type(error).__name__ != "_WaitTimeout":
+                raise  # who gives a time of their own knows what it means
             raise psycopg.OperationalError(f"the server has not answered for {limit:g} s") from error
 
 

@@ -7,6 +7,7 @@ is known before its lease ends: a process that was killed is put out sooner than
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import select
 import time
@@ -69,6 +70,7 @@ class Membership:
         self.fenced = False
         self.heard: Callable[[News], None] | None = None
         self._until = time.monotonic() + place.lease
+        self._since = -math.inf  # when the thread made its session, unless that is the one that it was given
         self._joining: asyncio.Future[None] | None = None
         self._connection: Connection | None = None
         self._lock = Lock()
@@ -156,6 +158,8 @@ class Membership:
         if joining is not None:
             thread.tell(_joined, joining)
         connection.execute(_MISS, (boot,))
+        if began - self._since < lease * GRACE:
+            return  # after the server was away, others get the time to come back that this one had
         out = [name for (name,) in connection.execute(_PUT_OUT, (boot, lease * GRACE)).fetchall()]
         if out:
             log.warning("hub.put_out", hubs=out, by=self.name, lease=lease)
@@ -207,6 +211,7 @@ class Membership:
                 connection.close()
                 raise
             self._connection = connection
+            self._since = time.monotonic()
         return self._connection
 
     def _listen(self, connection: Connection) -> None:
