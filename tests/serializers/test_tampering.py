@@ -10,6 +10,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from casehub import CaseDefinition, CaseHub, CaseHubError, Event
@@ -122,4 +123,29 @@ async def test_an_event_by_another_name_makes_nothing_of_itself(
             except CaseHubError:
                 outcomes.append("parked")
     assert outcomes in (["hello", "hello"], ["parked", "parked"])
+    assert not (tmp_path / CANARY).exists()
+
+
+@pytest.mark.parametrize(
+    "body",
+    ['{"facts": {"text": {"$serializer": "os.mkdir", "value": "casehub-canary"}}}', '{"facts": 5}', "{", "gASVHQ=="],
+)
+async def test_it_is_so_on_a_server_too(
+    body: str, postgres: str, postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    async with CaseHub(note(), store=postgres_url) as hub:
+        for id in ("c1", "c2"):
+            await (await hub.start("note", case_id=id)).signal(text="hello")
+    with psycopg.connect(postgres, autocommit=True) as connection:
+        connection.execute(f"SET search_path TO {postgres_url.rpartition('schema=')[2]}".encode())
+        changed = connection.execute(
+            "UPDATE events SET body = %s WHERE seq = (SELECT min(seq) FROM events WHERE body LIKE '%%hello%%')", (body,)
+        )
+        assert changed.rowcount == 1
+    async with CaseHub(note(), store=postgres_url) as hub:
+        with pytest.raises(CaseHubError, match="case 'c1' is parked"):
+            await hub.case("c1").signal(go=True)
+        await hub.case("c2").signal(go=True)
+        assert (await hub.case("c2").completed())["copy"] == "hello"
     assert not (tmp_path / CANARY).exists()
