@@ -69,12 +69,13 @@ def load_versions(
         raise SettingsError(f"{str(path)!r} has no file that ends in {' or '.join(ENDINGS)}; name one that has")
     for file in files:
         _load_into(loaded, file, packages)
-    current = list(loaded.values())
-    names = {definition.name for definition in current}
+    there = list(loaded.values())
+    names = {definition.name for definition in there}
     for file in _files(folder / KEPT):
         if path.is_dir() or _name_in(file) in names:
             _load_into(loaded, file, packages)
-    return current, list(loaded.values())[len(current) :]
+    current = there if path.is_dir() else there[-1:]  # its sub-cases come with it
+    return current, list(loaded.values())[len(there) :]
 
 
 def _files(folder: Path) -> list[Path]:

@@ -271,5 +271,5 @@ def test_open_cases_are_migrated_with_and_without_a_worker_process_and_a_dry_run
             "a",
         ]
         again = program.inside("def", "migrate", "claim")
-        assert "every open case of claim has this version" in again.out + again.err
+        assert "every open case of claim has the current version" in again.out + again.err
     assert "did you mean 'claim'?" in program.inside("def", "migrate", "clam", "--app", "versions:new", "--dry-run").err

@@ -309,7 +309,7 @@ async def test_without_the_opt_in_there_is_no_plan_and_no_stage_event() -> None:
         (lambda d: (d.stage("s", "t"), d.stage("t", "s")), "lies within itself"),
         (lambda d: d.stage("s", "work", entry=reached("dnoe")), "waits for the milestone 'dnoe'; did you mean 'done'"),
         (lambda d: d.stage("s", optional=["work"]), "calls 'work' optional or a companion, which is no member"),
-        (lambda d: d.goal("g", reached("done")), "only guards, done_when and criteria of stages may"),
+        (lambda d: d.goal("g", reached("dnoe")), "waits for the milestone 'dnoe'; did you mean 'done'"),
     ],
     ids=["no planning loop", "a typo", "two stages", "a ring", "a milestone", "optional", "a goal"],
 )
