@@ -228,6 +228,7 @@ async def test_a_case_that_cannot_be_archived_stays(tmp_path: Path) -> None:
     (tmp_path / "old").write_text("in the way")
     async with CaseTestKit(echo, retention=Retention("1d", archive=tmp_path / "old")) as kit:
         case = await kit.start(echo, text="hello")
+        await case.completed()
         kit.clock.move("2d")
         assert await left(kit) == [case.id]
         done = await kit.hub.retention.run()

@@ -34,7 +34,7 @@ from casehub.lookup import release
 from casehub.query import CaseQuery
 from casehub.retention import KEEP, retention_of
 from casehub.sharing import SharedStore
-from casehub.spi import Volatile
+from casehub.spi import RetiresCases, Volatile
 
 LEAVE: Final = 1.0
 """Seconds that everything gets to end after the drain; then the process ends without it."""
@@ -304,7 +304,7 @@ def _say_what_runs(
 
 def _kept(hub: CaseHub) -> str:
     """What becomes of cases after their end, in words."""
-    retention = hub.retention.retention
+    retention = hub.retention.retention if isinstance(hub.store, RetiresCases) else None
     return "kept for ever" if retention is None else f"{retention}".removeprefix("cases are ")
 
 
