@@ -14,6 +14,7 @@ from casehub.opening import Opened
 from casehub.query import check_kinds
 from casehub.spi import CaseStore
 from casehub.subscribers import Handler, Subscriber
+from casehub.supervision import supervised
 
 E = TypeVar("E", bound=Event)
 E2 = TypeVar("E2", bound=Event)
@@ -62,7 +63,10 @@ class Listening(ABC):
                 raise SettingsError(f"two subscribers are called {durable!r}; a durable one needs a name of its own")
             self.subscribers.append(subscriber)
             if self._opened is not None and not self._opened.runtime.closed:
-                self._opened.group.start_soon(subscriber.run, self._opened.runtime.bus, self.store, self.tenant)
+                runtime, name = self._opened.runtime, f"subscriber {subscriber.name}"
+                self._opened.group.start_soon(
+                    supervised, runtime, name, subscriber.run, runtime.bus, self.store, self.tenant
+                )
             return handler
 
         return subscribe

@@ -42,13 +42,18 @@ _COUNTERS: dict[str, tuple[str, str, Reading]] = {
         "Turns that were refused, as the case was another hub's to write",
         lambda r, _: {"": 0 if r.standing is None else r.standing.fenced},
     ),
+    "casehub.background.failures": (
+        "{failure}",
+        "Failures of what runs beside the cases, by task",
+        lambda r, _: r.faults,
+    ),
     "casehub.store.failures": (
         "{failure}",
         "Commits that failed, or whose outcome was unknown",
         lambda r, _: {"": r.failures},
     ),
 }
-_ATTRIBUTES = {"casehub.loop.blocked": "worker"}
+_ATTRIBUTES = {"casehub.loop.blocked": "worker", "casehub.background.failures": "task"}
 """What the figures of an instrument are told apart by, where it is not the outcome."""
 _GAUGES: dict[str, tuple[str, str, Reading]] = {
     "casehub.cases.resident": ("{case}", "Cases in memory", lambda _, c: {"": c.resident}),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import timedelta
@@ -40,6 +40,7 @@ from casehub.snapshot import Checkpoint
 from casehub.snapshots import Snapshots
 from casehub.spi import CaseStore, Clock, Executor, LoopControl, RetiresCases, SnapshotStore, Turn, Volatile
 from casehub.subscribers import Subscriber
+from casehub.supervision import supervised
 
 HAND_ON: Final = 5.0
 """Seconds that subscribers and snapshots get, when a hub is left in peace, for what has been committed."""
@@ -195,10 +196,14 @@ async def opened(parts: Composition, subscribers: list[Subscriber[Any]]) -> Open
         opening.callback(observe(runtime, residents))
         runtime.watchdog.start(runtime.outage.look)
         opening.callback(runtime.watchdog.stop)
-        group.start_soon(wheel.run, residents.timer_due)
-        group.start_soon(snapshots.checkpoints.run)
+
+        def beside(name: str, run: Callable[..., Awaitable[object]], *arguments: object) -> None:
+            _ = group.start_soon(supervised, runtime, name, run, *arguments)
+
+        beside("timers", wheel.run, residents.timer_due)
+        beside("checkpoints", snapshots.checkpoints.run)
         for subscriber in subscribers:
-            group.start_soon(subscriber.run, bus, store, tenant)
+            beside(f"subscriber {subscriber.name}", subscriber.run, bus, store, tenant)
         keeper = None
         if isinstance(store, RetiresCases):
             heard = partial(_heard, subscribers, store, tenant)
@@ -206,11 +211,11 @@ async def opened(parts: Composition, subscribers: list[Subscriber[Any]]) -> Open
                 retiring(store), parts.clock, parts.retention, tenant, residents.let_leave, heard, snapshots.retire
             )
         if fleet is not None:
-            group.start_soon(fleet.run)
+            beside("fleet", fleet.run)
         elif parts.resumes:
-            group.start_soon(residents.resume)
+            beside("resumption", residents.resume)
         if parts.resumes and keeper is not None and parts.retention is not None:
-            group.start_soon(keeper.serve, parts.retention)
+            beside("retention", keeper.serve, parts.retention)
         return Opened(runtime, residents, fleet, keeper, group, opening.pop_all(), parts.persists)
 
 

@@ -30,14 +30,23 @@ KEEP_EVERY: Final = 100
 
 @dataclass(slots=True, eq=False)
 class Subscriber(Generic[E]):
-    """One function and what it listens to. `durable`: the name its position is kept under; None for a live one."""
+    """One function and what it listens to. `durable`: the name its position is kept under; None for a live one.
+
+    `heard`: the position up to which it has been handed everything, None before the first event.
+    """
 
     kinds: Sequence[type[E]]
     handler: Handler[E]
     case: CaseId | None = None
     durable: str | None = None
     failures: int = 0
+    heard: int | None = None
     ended: anyio.Event = field(default_factory=anyio.Event)
+
+    @property
+    def name(self) -> str:
+        """What people call it."""
+        return self.durable or str(getattr(self.handler, "__qualname__", repr(self.handler)))
 
     async def run(self, bus: Bus, store: CaseStore, tenant: str) -> None:
         """Hand on events until the bus is closed and everything on it has been handed on.
@@ -46,7 +55,7 @@ class Subscriber(Generic[E]):
         """
         durable, again = self.durable, True
         while again:
-            again, after = False, None
+            again, after = False, self.heard
             hub = store.hub if isinstance(store, SharedStore) else ""
             if durable is not None:
                 if isinstance(store, SharedStore) and not await _lead(durable, bus, store, tenant):
@@ -58,6 +67,7 @@ class Subscriber(Generic[E]):
                         again = True  # another hub hands on by now
                         break
                     await self.hand_on(batch, store, tenant)
+                    self.heard = batch[-1].seq
                     await self.keep(store, batch[-1].seq, tenant)
         self.ended.set()
 
@@ -85,7 +95,7 @@ class Subscriber(Generic[E]):
         """Give an event to a handler that raised once more, and once more; then go on without it."""
         if _called_off(error):
             raise error
-        name = getattr(self.handler, "__qualname__", repr(self.handler))
+        name = str(getattr(self.handler, "__qualname__", repr(self.handler)))
         for attempt in range(1, TRIES):
             self.failures += 1
             log.warning(

@@ -134,6 +134,7 @@ LAYERS = {
         "casehub.snapshots",
         "casehub.stepping",
         "casehub.subscribers",
+        "casehub.supervision",
         "casehub.worklist",
     ),
     "root": ("casehub",),

@@ -1,7 +1,8 @@
 """A store that does not answer: whoever waits for it is told so within a time that is known beforehand.
 
 What was posted is not lost by that: it stays where it is, and is committed when the store is back. A store is outside of
-the cases' time, so it is waited for by the machine's clock, whatever clock the hub has.
+the cases' time, so it is waited for by the machine's clock, whatever clock the hub has; while the event loop itself stands
+still, nobody waits for a store, and no time passes.
 """
 
 from __future__ import annotations
@@ -23,6 +24,10 @@ LONG: Final = 30
 """Times a caller's patience that a store gets for a long answer, while it gives short ones."""
 
 
+LOOK: Final = 0.25
+"""Seconds that pass between two looks, at most: where it has been longer, the loop had something else to do."""
+
+
 class Waits(Protocol):
     """What has callers that wait for the store."""
 
@@ -39,6 +44,8 @@ class Outage:
         self._reason = ""
         self._patience = patience.total_seconds()
         self._waiting: dict[Waits, float] = {}  # since when; the longest first
+        self._now = 0.0
+        self._looked = time.monotonic()
 
     @property
     def waiting(self) -> int:
@@ -57,7 +64,7 @@ class Outage:
     def begin(self, waits: Waits) -> None:
         """The store is asked to write, or once more after it has failed."""
         if waits not in self._waiting:
-            self._waiting[waits] = time.monotonic()
+            self._waiting[waits] = self._now
 
     def end(self, waits: Waits) -> None:
         """The store has answered."""
@@ -67,7 +74,9 @@ class Outage:
 
     def look(self) -> None:
         """Tell those who have waited for long enough; to be called now and then."""
-        now = time.monotonic()
+        looked = time.monotonic()
+        self._now, self._looked = self._now + min(looked - self._looked, LOOK), looked
+        now = self._now
         for waits, since in list(self._waiting.items()):
             if since + self._patience > now:
                 return

@@ -53,6 +53,7 @@ class Runtime:
     refused: int = 0
     failures: int = 0
     outcomes: dict[str, int] = field(default_factory=dict)
+    faults: dict[str, int] = field(default_factory=dict)
     pumping: int = 0
     working: int = 0
     draining: bool = False

@@ -122,7 +122,7 @@ class TimerWheel:
 
     async def run(self, due: Callable[[DueTimer], Awaitable[None]]) -> None:
         """Turn until cancelled; `due` is called with each durable timer that has come due."""
-        self._next = self.clock.now()
+        self._next, self._bringing = self.clock.now(), False
         async with anyio.create_task_group() as beside:
             while True:
                 self._changed = anyio.Event()
@@ -180,7 +180,7 @@ class TimerWheel:
             self._posted.add(entry)
             try:
                 await call(timer)
-            except StoreUnavailableError:
+            except Exception:
                 self._posted.discard(entry)
                 raise
             self.fired += 1

@@ -260,6 +260,7 @@ async def test_a_thousand_cases_that_have_ended_leave_nothing_in_memory() -> Non
 
 
 async def test_an_update_that_meets_the_end_of_its_case_is_applied_or_refused_and_never_lost() -> None:
+    """S043."""
     d = CaseDefinition("d", goal="closed", signals=["closed", "note"])
     async with CaseHub(d) as hub:
         for number in range(300):
