@@ -17,6 +17,7 @@ from typing import Final
 import structlog
 
 from casehub.engine.live import LiveCase
+from casehub.engine.moving import move
 from casehub.engine.pump import Pump
 from casehub.engine.recovery import restore
 from casehub.engine.runtime import Runtime
@@ -162,7 +163,7 @@ class Residents:
         pump = await self.pump(case)
         await pump.committed()
         if pump.live.structure is not structure:
-            await pump.move(structure, self._loop(case, structure))
+            await move(pump, structure, self._loop(case, structure))
 
     async def anew(self, case: CaseId) -> Pump:
         """The pump of a case, folded from its log where it has ended: nothing is left of how it came to its end.

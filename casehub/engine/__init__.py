@@ -40,6 +40,7 @@ Around it, what awaits:
     acts          what a pump does about a committed event
     bulk          many inputs for many pumps at once
     recovery      when the store says no
+    moving        a case under another version of its definition
     tenure        whose a case is, as its pump knows it
     standing      a hub among the hubs of its store
     waiters       who waits for something in a case

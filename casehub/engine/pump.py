@@ -22,15 +22,14 @@ from casehub.engine.deliberation import Asking
 from casehub.engine.executor import Attempt
 from casehub.engine.live import LiveCase
 from casehub.engine.notices import notices
-from casehub.engine.recovery import back_off, commit, matters, moved, refused, reload, repeated, sort_out
+from casehub.engine.recovery import back_off, commit, matters, refused, reload, repeated, sort_out
 from casehub.engine.runtime import Runtime, Ticket
 from casehub.engine.tenure import Tenure, refused_by
 from casehub.engine.waiters import Waiters
-from casehub.errors import CaseHubError, HubClosedError, LimitError, StoreUnavailableError
+from casehub.errors import CaseHubError, LimitError, StoreUnavailableError
 from casehub.events import ActivationId
-from casehub.inputs import NEVER, Adopt, Input, TimerDue
-from casehub.spi import CommitResult, Committed, LoopControl, Turn
-from casehub.structure import Structure
+from casehub.inputs import NEVER, Input, TimerDue
+from casehub.spi import CommitResult, Committed, Turn
 
 T = TypeVar("T")
 
@@ -88,7 +87,7 @@ class Pump:
         not; `StoreUnavailableError` when the store does not answer in time: the input stays in the inbox. Cancelling
         abandons the wait and nothing else.
         """
-        return await self._visit(self._submit(input, bounded))
+        return await self.visit(self._submit(input, bounded))
 
     async def _submit(self, input: Input, bounded: bool) -> Turn:
         bound = self.live.structure.definition.limits.inbox
@@ -109,7 +108,7 @@ class Pump:
         """Look at the case as last committed."""
         if not self._uncommitted:
             return look(self.live)
-        (seen,) = await self._visit(self.waiters.until(lambda live: (look(live),), looking=True))
+        (seen,) = await self.visit(self.waiters.until(lambda live: (look(live),), looking=True))
         return seen
 
     def glance(self, look: Callable[[LiveCase], T]) -> T | None:
@@ -120,35 +119,7 @@ class Pump:
         """Wait until `test` of the committed case gives something; what it raises comes through."""
         if not self._uncommitted and (answer := test(self.live)) is not None:
             return answer
-        return await self._visit(self.waiters.until(test))
-
-    async def move(self, structure: Structure, loop: LoopControl) -> None:
-        """Go on under another version of the definition. What runs goes on; what it brings is taken under that one.
-
-        Raises `InputRefusedError` where something in flight has no place in it. Cancelling abandons the wait alone.
-        """
-        self.runtime.check_open()
-        done: asyncio.Future[Turn] = asyncio.get_running_loop().create_future()
-        self.runtime.spawn(self._move, structure, loop, Ticket(Adopt(), done))
-        await self._visit(done)
-
-    async def _move(self, scope: anyio.CancelScope, structure: Structure, loop: LoopControl, ticket: Ticket) -> None:
-        work: list[Work] = []
-        try:
-            await self.committed()
-            self.take_role()
-            try:
-                self.live = await moved(self.live, self.runtime, structure, loop)
-                ticket.input.at = self.runtime.clock.now()
-                self.inbox.appendleft(ticket)
-                work = await self._round()
-            finally:
-                self.leave_role(work)
-        except asyncio.CancelledError:
-            ticket.refuse(HubClosedError("the hub was left while a case was moved to another version"))
-            raise
-        except Exception as error:  # a loop control's own code is run over the log
-            ticket.refuse(error)
+        return await self.visit(self.waiters.until(test))
 
     async def unwound(self) -> None:
         """Wait until nothing that this pump started runs any more; who waits for people is not waited for."""
@@ -162,7 +133,8 @@ class Pump:
         while self.pumping:
             await self.waiters.woken()
 
-    async def _visit(self, wait: Awaitable[T]) -> T:
+    async def visit(self, wait: Awaitable[T]) -> T:
+        """Wait for something; the case stays in memory meanwhile."""
         self.visitors += 1
         try:
             return await wait

@@ -15,10 +15,9 @@ import structlog
 from casehub.engine.live import LiveCase
 from casehub.engine.runtime import Runtime, Ticket
 from casehub.envelope import CaseId, Envelope, Event
-from casehub.errors import CaseHubError, FactError, InputRefusedError, LimitError, StoreError, StoreUnavailableError
+from casehub.errors import CaseHubError, FactError, LimitError, StoreError, StoreUnavailableError
 from casehub.folding import apply
 from casehub.inputs import PUT_OFF, Deliberated, Input, Returned
-from casehub.parking import lacking, unfit
 from casehub.query import EventLog
 from casehub.spi import CommitResult, Committed, Conflict, Duplicate, LoopControl, Refused, TooLarge, Turn
 from casehub.state import CaseState
@@ -80,18 +79,6 @@ def restore(
         if type(event) in handles:
             state.control = loop.apply(state.control, event)
     return LiveCase(state, structure, loop, log, chance)
-
-
-async def moved(live: LiveCase, runtime: Runtime, structure: Structure, loop: LoopControl) -> LiveCase:
-    """The case, all of it committed, under another version of its definition, which it has yet to adopt.
-
-    Raises `InputRefusedError` for one that has ended meanwhile, or has something in flight that the version lacks.
-    """
-    if live.state.status.ended:
-        raise InputRefusedError(f"case {live.state.id!r} is {live.state.status}; it has no use for another version")
-    if lacks := lacking(live.state, structure):
-        raise InputRefusedError(unfit(lacks))
-    return await reload(live, runtime, (), structure, loop)
 
 
 async def reload(
