@@ -84,12 +84,18 @@ class Watchdog:
         self._each_beat()
 
     def _watch(self, loop_thread: int) -> None:
-        met, patience = 0.0, self._patience
-        while not self._stopped.wait(self._patience / 8):
+        met, patience, starved, interval = 0.0, self._patience, 0.0, self._patience / 8
+        began, worked = time.monotonic(), time.process_time()
+        while not self._stopped.wait(interval):
+            now, cpu = time.monotonic(), time.process_time()
+            # What came late here, while this process did nothing, is the machine's doing: the loop had no processor either.
+            late = now - began - interval - (cpu - worked)
+            began, worked = now, cpu
             beat = self._beat
             if beat != met:
-                met, patience = beat, self._patience
-            silent = time.monotonic() - beat
+                met, patience, starved = beat, self._patience, 0.0
+            starved += max(0.0, late)
+            silent = now - beat - starved
             if silent > patience:
                 first, patience = patience == self._patience, silent * AGAIN
                 try:
