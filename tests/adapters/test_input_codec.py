@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 from pydantic import BaseModel
 
@@ -11,10 +13,11 @@ from casehub.errors import FactError
 from casehub.events import ActivationId, CaseId, GoalReached
 from casehub.inputs import Input
 from casehub.lifecycle import CaseStatus
+from casehub.stage import StageVerb
 from casehub.task_events import TaskId
 
 TASK = TaskId("c/judge/1")
-ALL: list[Input] = [
+ALL: Sequence[Input] = [
     inputs.Write(
         signals=("a",), facts={"a": {"b": [1, None, "ü", 1.5]}}, confidence={"a": 0.5}, delete=("b",), hide=("c",), show=("d",),
         absent_only=True, clear=True, reason="so", by="user:ada", key="k",
@@ -27,7 +30,7 @@ ALL: list[Input] = [
     inputs.Reroute(binding="a", to="b"),
     inputs.ReleaseWorker(worker="a"),
     inputs.Cancel(reason="enough", by="user:ada"),
-    inputs.SteerStage(stage="s", verb="activate"),
+    inputs.SteerStage(stage="s", verb=StageVerb.ACTIVATE),
     inputs.ChildEnded(child=CaseId("c/1"), status=CaseStatus.FAULTED, facts={"a": 1}, reason="r", charges={"calls": 2.0}),
     inputs.Claim(task=TASK, groups=("a", "b"), by="user:ada"),
     inputs.Release(task=TASK),

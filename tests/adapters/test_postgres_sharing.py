@@ -109,7 +109,7 @@ async def test_a_tail_skips_nothing_while_a_writer_holds_its_transaction_open(
         waiting = asyncio.ensure_future(other.commit([Writing("c2").turn(CaseStarted())]))
         await asyncio.sleep(0.1)
         assert not waiting.done()
-        assert await other.position() == 1
+        assert await other.log.position() == 1
         connection.execute("COMMIT")
         assert await waiting == [Committed(3)]
         assert [event.seq async for batch in other.log.tail() for event in batch] == [1, 2, 3]
