@@ -35,3 +35,7 @@ async def test_decorated_functions_stay_what_they_were(user_code: ModuleType) ->
 
 async def test_typed_tests_run(user_code: ModuleType) -> None:
     await user_code.a_risky_loan_is_looked_at_twice()
+
+
+async def test_typed_serializers_run(user_code: ModuleType) -> None:
+    await user_code.stored_elsewhere()

@@ -40,9 +40,11 @@ from casehub import (
     DecisionReplay,
     Declined,
     Defer,
+    EntityReference,
     Event,
     Explanation,
     Fact,
+    FactSerializer,
     Faulted,
     Gate,
     GoalReached,
@@ -55,11 +57,14 @@ from casehub import (
     Permanent,
     Planned,
     PlanView,
+    Redaction,
+    Reference,
     Refire,
     Retry,
     Selection,
     Signal,
     SignalReceived,
+    Slot,
     Task,
     TaskStatus,
     Verdict,
@@ -480,3 +485,59 @@ booking.milestone("enough", present("votes"))
 
 async def undo_by_hand(case: Case) -> None:
     await case.compensate("reserve", by="user:ada", reason="the wrong city")
+
+
+# ---- facts that are stored in another way
+
+
+@dataclass
+class Address:
+    key: str
+    city: str
+
+
+shipping = CaseDefinition("shipping", goal="label", signals={"address": Address, "phone": str})
+
+
+async def find_address(key: str) -> Address | None:
+    return Address(key, "Paris") if key else None
+
+
+addresses = EntityReference(Address, key=lambda address: address.key, load=find_address)
+
+
+@shipping.upcast("phone")
+def phone_of(old: int) -> str:
+    return str(old)
+
+
+def in_town(address: Reference[Address]) -> bool:
+    return assert_type(address.key, str | int) != ""
+
+
+@shipping.worker(writes="label", when=in_town)
+async def label(address: Address, phone: str) -> str:
+    return f"{assert_type(address, Address).city} {phone}"
+
+
+class Shouting(FactSerializer):
+    name = "shouting"
+
+    def handles(self, fact: str, annotation: Any) -> bool:
+        return fact == "label"
+
+    def dump(self, value: str, slot: Slot) -> str:
+        return value.upper()
+
+    def load(self, form: Any, slot: Slot) -> str:
+        return str(form)
+
+
+async def stored_elsewhere() -> None:
+    serializers = [addresses, Redaction("phone", mask=lambda phone: f"{phone}"[:2]), Shouting()]
+    async with CaseHub(shipping, serializers=serializers) as hub:
+        case = await hub.start(shipping)
+        await case.signal(address=Address("a-1", "anywhere"), phone="0123")
+        assert (await case.completed())["label"] == "PARIS 01"
+        found = await Reference("address", "a-1", addresses).load()
+        assert assert_type(found, Address).city == "Paris"
