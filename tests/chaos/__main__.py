@@ -17,7 +17,7 @@ from typing import Any
 
 from tests.chaos.disk import fill_up
 from tests.chaos.kills import kill_loop
-from tests.chaos.lives import Life, Place
+from tests.chaos.lives import MOMENT, Life, Place
 from tests.chaos.points import crash_at, points
 
 
@@ -39,6 +39,7 @@ def main() -> int:
     parser.add_argument("--only", help="of the points, the one of this name")
     parser.add_argument("--disk", type=Path, help="a small file system to fill")
     parser.add_argument("--name", default="moment", help="of a moment: what its deeds are called after")
+    parser.add_argument("--moment", type=float, default=MOMENT, help="of a moment: seconds that it lasts")
     parser.add_argument("--last", action="store_true", help="of moments: let everything come to its end, and check it")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="chaos-") as temporary:
@@ -56,7 +57,7 @@ def main() -> int:
             if asked.last:
                 run.found = Life.of(place).to_the_end(deeds)
             else:
-                Life.of(place).and_leave(asked.name, len(deeds), deeds)
+                Life.of(place).and_leave(asked.name, len(deeds), deeds, asked.moment)
         elif asked.harness == "kills":
             run = kill_loop(place, asked.store, asked.rounds, asked.seed, asked.beside)
         else:

@@ -131,9 +131,9 @@ class Life:
 
         asyncio.run(live())
 
-    def and_leave(self, name: str, seed: int, deeds: Iterable[Deed]) -> None:
-        """Live for a moment, drain, and leave."""
-        asyncio.run(self.leaving(name, seed, deeds, MOMENT, lambda: None))
+    def and_leave(self, name: str, seed: int, deeds: Iterable[Deed], moment: float = MOMENT) -> None:
+        """Live for a moment (seconds), drain, and leave."""
+        asyncio.run(self.leaving(name, seed, deeds, moment, lambda: None))
 
     async def leaving(
         self, name: str, seed: int, deeds: Iterable[Deed], moment: float, entered: Callable[[], None]

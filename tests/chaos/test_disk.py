@@ -41,7 +41,7 @@ def test_on_a_full_disk_writing_stops_reading_goes_on_and_nothing_is_lost(tmp_pa
 def traced(folder: Path, inject: str, name: str) -> tuple[int, str]:
     """Let a hub live for a moment, with something injected into a system call of its writer; how its process ended, and
     what it said."""
-    words = [sys.executable, "-m", "tests.chaos", "moment", "--name", name, "--folder", str(folder)]
+    words = [sys.executable, "-m", "tests.chaos", "moment", "--moment", "0.5", "--name", name, "--folder", str(folder)]
     strace = ["strace", "-f", "-qq", "-o", "/dev/null", "-e", "trace=pwrite64,fdatasync", "-e", f"inject={inject}"]
     strace += [word for file in ("cases.db", "cases.db-wal") for word in ("-P", str(folder / file))]
     done = subprocess.run([*strace, *words], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
@@ -55,14 +55,20 @@ def interrupt(folder: Path, injections: Sequence[str]) -> None:
     if subprocess.run(probe, capture_output=True, check=False).returncode:
         pytest.skip("this machine lets nobody trace a process")
     killed = 0
+    unharmed: set[str] = set()
     for number, inject in enumerate(injections):
+        call = inject.partition(":")[0]
+        if call in unharmed:
+            continue  # it does not come to so many
         code, said = traced(folder, inject, f"s{number}")
-        if "signal=KILL" in inject:
-            assert code in (-signal.SIGKILL, 128 + signal.SIGKILL), f"{inject}: it ended with {code}"
-            killed += 1
-        else:  # where the store could not be opened it says so
+        if "signal=KILL" not in inject:  # where the store could not be opened it says so
             assert code == 0 or "StoreUnavailableError" in said, f"{inject}: it ended with {code}\n{said[-2_000:]}"
-    assert killed > 0
+        elif code == 0:
+            unharmed.add(call)
+        else:
+            assert code in (-signal.SIGKILL, 128 + signal.SIGKILL), f"{inject}: it ended with {code}\n{said[-2_000:]}"
+            killed += 1
+    assert killed >= 2
     run = chaos(folder, "moment", "--last", timeout=200)
     assert run["found"]["acked"] > 0
 
@@ -78,10 +84,10 @@ def errors(calls: Sequence[int]) -> list[str]:
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_killed_in_a_system_call_of_a_commit_or_told_that_it_failed_a_store_loses_nothing(tmp_path: Path) -> None:
-    interrupt(tmp_path, [*kills([3]), *errors([4])])
+    interrupt(tmp_path, [*errors([4]), *kills([3])])
 
 
 @pytest.mark.chaos
 @pytest.mark.timeout(3_000)
 def test_killed_in_each_of_the_first_system_calls_of_its_commits_a_store_loses_nothing(tmp_path: Path) -> None:
-    interrupt(tmp_path, [*kills(range(1, 31)), *errors(range(2, 12))])
+    interrupt(tmp_path, [*errors(range(2, 12)), *kills(range(1, 31))])

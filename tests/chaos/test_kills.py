@@ -36,7 +36,7 @@ def test_a_hub_on_postgresql_that_is_killed_again_and_again_loses_nothing(tmp_pa
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_hubs_that_are_killed_beside_others_lose_nothing(tmp_path: Path, postgres_url: str) -> None:
-    kill(tmp_path, postgres_url, SHORT // 2, beside=2)
+    kill(tmp_path, postgres_url, SHORT // 4, beside=2)
 
 
 @pytest.mark.chaos
