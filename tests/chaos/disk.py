@@ -10,6 +10,7 @@ import os
 import random
 import signal
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -103,7 +104,7 @@ def _acked(place: Place) -> int:
 
 
 def _fill(filler: Path) -> None:
-    """Leave next to nothing."""
+    """Leave next to nothing: less, where somebody else writes at the same time."""
     free = os.statvfs(filler.parent)
-    with filler.open("wb") as file:
+    with suppress(OSError), filler.open("wb", buffering=0) as file:
         file.write(b"\0" * max(0, free.f_bavail * free.f_frsize - ROOM))
