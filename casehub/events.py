@@ -266,7 +266,7 @@ class CaseStarted(CaseStatusChanged):
     """The first event of every case. `structure`: the hash of the definition's structure.
 
     `budget`: of a sub-case, what was left of its parent's budgets, by unit; `goal`: the goal or fact that it is for, empty where
-    its definition says.
+    its definition says; `trace`: what it belongs to beyond this system (W3C Trace Context, `traceparent`), empty for nothing.
     """
 
     before: CaseStatus = CaseStatus.STARTING
@@ -274,6 +274,7 @@ class CaseStarted(CaseStatusChanged):
     structure: str = ""
     budget: Mapping[str, float] | None = None
     goal: str = ""
+    trace: str = ""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -87,6 +87,7 @@ def _started(state: CaseState, event: Any) -> None:
     state.definition, state.tenant = envelope.definition, envelope.tenant
     state.structure = event.structure
     state.purpose = event.goal
+    state.trace = event.trace
     state.started_at = envelope.at
     state.status = event.after
     state.spending.inherited = event.budget

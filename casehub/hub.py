@@ -49,6 +49,7 @@ from casehub.snapshots import Snapshots
 from casehub.spi import CaseStore, Clock, Executor, LoopControl, SnapshotStore
 from casehub.structure import Structure, started_with
 from casehub.subscribers import Subscriber
+from casehub.tracing import trace_of
 from casehub.transcript import Transcript
 from casehub.values import OwnerId, apart
 from casehub.worklist import Worklist
@@ -201,12 +202,15 @@ class CaseHub(Listening):
         *,
         case_id: str | None = None,
         goal: Wanted | None = None,
+        trace: str | None = None,
         by: str = "user",
         **facts: Any,
     ) -> Case:
         """Start a case with its facts, by keyword or in a mapping (`{"by": "Ada"}`); it is in the log when this returns.
 
         `goal`: what this case is for, instead of what its definition asks for: a goal or a fact, by name, or a fact by type.
+        `trace`: what it belongs to, a `traceparent` of W3C Trace Context; that of the current OpenTelemetry span without
+        it. Its sub-cases belong to the same, and workers find it in `execution.case.trace`.
 
         Raises `InputRefusedError` for a missing or unknown fact (naming the nearest) or one of the wrong type, and
         `CaseExistsError` when `case_id` is taken.
@@ -217,10 +221,11 @@ class CaseHub(Listening):
         if not is_case_id(case):
             raise InputRefusedError(f"case_id {case!r} is no id; use printable characters other than '/' and '@'")
         plain = started_with(structure, values, OwnerId(case, self.tenant))
+        purpose = "" if goal is None else purpose_of(structure, goal)
         await self._residents_now.start(
             case,
             structure,
-            Start(facts=plain, confidence=sure, goal="" if goal is None else purpose_of(structure, goal), by=by),
+            Start(facts=plain, confidence=sure, goal=purpose, trace=trace_of(trace), by=by),
             fresh=case_id is None,
         )
         return Case(case, self)

@@ -48,7 +48,7 @@ class Start(Input):
 
     `quarantined`: workers that are, by name; `held`: why the case begins suspended, empty where it does not.
     `budget`: of a sub-case, what it may spend of what its parent has left, by unit; `goal`: the goal or fact that it is
-    for, empty where its definition says.
+    for, empty where its definition says; `trace`: a `traceparent`, empty for none.
     """
 
     facts: Mapping[str, Plain]
@@ -57,6 +57,7 @@ class Start(Input):
     held: str = ""
     budget: Mapping[str, float] | None = None
     goal: str = ""
+    trace: str = ""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -26,7 +26,7 @@ class CaseState:
 
     `anchors`, `occurred`: of the timer of a schedule, where it counts from, and its last occurrence; `quarantined`: workers,
     and until when; None for one that is suspended by hand. `purpose`: the goal or fact that it was started for, empty where its
-    definition says. `put_away`: the timers when the case ended.
+    definition says; `trace`: the `traceparent` that it belongs to, if any. `put_away`: the timers when the case ended.
     """
 
     id: CaseId
@@ -34,6 +34,7 @@ class CaseState:
     tenant: str = "default"
     structure: str = ""
     purpose: str = ""
+    trace: str = ""
     status: CaseStatus = CaseStatus.STARTING
     reason: str = ""
     ended_by: str = ""

@@ -24,7 +24,8 @@ class SubCaseStarted(SubCaseEvent):
     """A case of `child_definition` is started with these facts. `waited`: whether its activation waits for it.
 
     `child_structure`: the version of it that this case's own names; empty in logs that do not say it.
-    `budget`: what is left of the budgets that it spends from too, by unit; None where there is none.
+    `budget`: what is left of the budgets that it spends from too, by unit; None where there is none. `trace`: of this case,
+    which is the sub-case's too.
     """
 
     child_definition: str
@@ -32,6 +33,7 @@ class SubCaseStarted(SubCaseEvent):
     waited: bool = True
     budget: Mapping[str, float] | None = None
     child_structure: str = ""
+    trace: str = ""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -27,7 +27,7 @@ class CaseView:
     """A case from the inside, read-only and at one version: its facts, its status, its history.
 
     `structure` is what its definition comes to: bindings, goals, types; `goals` those that are reached; `purpose` the goal or
-    fact that the case was started for, empty where its definition says.
+    fact that the case was started for, empty where its definition says; `trace` the `traceparent` that it belongs to, if any.
 
     `now` is the time of the turn or deliberation it was made for (UTC), `in_flight` the bindings that workers or people
     are at work on, `milestones` where they stand, `upto` the position that the log answers as of, None for its end;
@@ -49,6 +49,7 @@ class CaseView:
         "purpose",
         "status",
         "structure",
+        "trace",
         "upto",
         "version",
     )
@@ -78,6 +79,7 @@ class CaseView:
             name: milestone.status for name, milestone in state.milestones.items()
         }
         self.purpose: str = state.purpose
+        self.trace: str = state.trace
         self.goals: frozenset[str] = frozenset(state.goals)
         self.in_flight: tuple[str, ...] = tuple([activation.binding for activation in state.activations.values()])
 

@@ -57,6 +57,7 @@ LAYERS = {
         "casehub.stage",
         "casehub.state",
         "casehub.purpose",
+        "casehub.tracing",
         "casehub.structure",
         "casehub.subcase",
         "casehub.subcase_events",

@@ -73,6 +73,7 @@ def _started(
             facts=facts,
             waited=spec.wait,
             budget=budget,
+            trace=state.trace,
         )
     if not (spec.wait and starts):
         result.value = [] if spec.takes is not None else None

@@ -76,7 +76,9 @@ class Intake:
     def start(self, input: Start) -> Iterator[Event]:
         if self.state.version:
             raise InputRefusedError(f"case {self.state.id!r} has been started; give another case_id")
-        yield CaseStarted(structure=self.structure.hash, budget=input.budget, goal=input.goal, by=input.by)
+        yield CaseStarted(
+            structure=self.structure.hash, budget=input.budget, goal=input.goal, trace=input.trace, by=input.by
+        )
         yield from quarantined(self.state, input.quarantined)
         if input.facts:
             yield ContextChanged(facts=input.facts, confidence=input.confidence or None, by=input.by)

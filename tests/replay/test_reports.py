@@ -144,7 +144,9 @@ def test_a_report_that_fits_no_fact_fails_where_it_was_called_for_and_is_refused
     for value in ("much", {"dough": 1}):
         with pytest.raises(InputRefusedError):
             core.take(report("knead", value, note()))
-    with pytest.raises(InputRefusedError, match="worker 'bake' is reported to have returned 3"):
+    with pytest.raises(
+        InputRefusedError, match="worker 'bake' is reported to have returned what it cannot: worker 'bake' returned int"
+    ):
         core.take(report("bake", 3, note()))
     assert core.state.version == before
 
