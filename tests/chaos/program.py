@@ -21,7 +21,10 @@ def seed() -> int:
 
 
 def chaos(folder: Path, *words: str, timeout: float, before: Sequence[str] = ()) -> dict[str, Any]:
-    """What a run found; `before`: what it is run by. Fails with the command that repeats it when something is wrong, or the program ends by itself."""
+    """What a run found; `before`: what it is run by.
+
+    Fails with the command that repeats it when something is wrong, or the program ends by itself.
+    """
     command = [sys.executable, "-m", "tests.chaos", *words]
     done = subprocess.run(
         [*before, *command, "--folder", str(folder)],
