@@ -147,11 +147,11 @@ async def test_the_story_ends_as_it_should() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("again", [(), (1,), (2, 1)], ids=["once", "twice", "three times"])
+@pytest.mark.parametrize("again", [(), (1,), (2,)], ids=["once", "in its recovery", "further on"])
 async def test_restarts_between_any_two_events_leave_the_logs_that_there_are_without_them(
     again: tuple[int, ...],
 ) -> None:
-    whole = await played()
+    whole = await played()  # a third crash under one activation has it wait, see tests/resilience
     expected = told(whole)
     last = whole["loan"][-1]
     ending = sum(event.turn == last.turn for event in whole["loan"])  # nothing comes after the turn that ends it
