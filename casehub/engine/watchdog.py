@@ -25,7 +25,7 @@ log = structlog.get_logger("casehub.watchdog")
 
 PULSE: Final = 0.1
 """Seconds between two beats of the loop."""
-PATIENCE: Final = 0.7
+PATIENCE: Final = 0.8
 """Seconds without a beat after which the loop counts as blocked: so that it is said within a second."""
 AGAIN: Final = 4
 """While it stays blocked it is said again, each time after so many times as long."""
@@ -84,7 +84,7 @@ class Watchdog:
         self._each_beat()
 
     def _watch(self, loop_thread: int) -> None:
-        met, patience, starved, interval = 0.0, self._patience, 0.0, self._patience / 8
+        met, patience, starved, interval = 0.0, self._patience, 0.0, self._patience / 16
         began, worked = time.monotonic(), time.process_time()
         while not self._stopped.wait(interval):
             now, cpu = time.monotonic(), time.process_time()
