@@ -81,5 +81,5 @@ async def test_in_a_month_of_timers_each_comes_once_whatever_clocks_do(start: da
 
 @pytest.mark.chaos
 @pytest.mark.timeout(3_000)
-async def test_in_a_month_of_a_hundred_thousand_timers_each_comes_once() -> None:
-    assert await month(SPRING, cases=750, hours=7) > 100_000
+async def test_in_a_month_of_ten_thousand_timers_each_comes_once() -> None:
+    assert await month(SPRING, cases=76, hours=7) > 10_000
