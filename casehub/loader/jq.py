@@ -115,7 +115,9 @@ class JqProgram:
 
 def compiled(source: str, facts: Iterable[str]) -> JqProgram:
     """The program of a text. Raises `JqError`."""
-    blanked = _TEXT.sub(lambda match: match[0] if "\\(" in match[0] else "~" * len(match[0]), source)
+    blanked = _blanked(source)
+    if (comment := blanked.find("#")) >= 0:  # where it ends is jq's to say, and what hides behind it
+        raise JqError(*_at(source, comment), "has a comment, or a '#' beside an interpolation", "comment it in YAML")
     for match in _WORD.finditer(blanked):
         if match[0] in REFUSED and blanked[: match.start()].rstrip()[-1:] != ".":
             raise JqError(
@@ -129,6 +131,12 @@ def compiled(source: str, facts: Iterable[str]) -> JqProgram:
         raise JqError(line, column, f"is not jq: {said}", "see https://jqlang.org/manual")
     reads = _reads(source, blanked, tuple(facts))
     return JqProgram(source, reads, frozenset(reads))
+
+
+def _blanked(source: str) -> str:
+    """A program with its texts blanked, so that what is left is code. What interpolates is code as a whole: a text in it
+    may stand within another one, and only jq knows which quote ends which."""
+    return source if "\\(" in source else _TEXT.sub(lambda match: "~" * len(match[0]), source)
 
 
 def _reads(source: str, blanked: str, facts: tuple[str, ...]) -> tuple[str, ...]:

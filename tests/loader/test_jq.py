@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from pathlib import Path
 
 import pytest
 
@@ -102,6 +103,32 @@ def test_a_mistake_has_its_place(source: str, column: int, problem: str) -> None
 
 def test_a_field_may_be_called_as_what_is_refused() -> None:
     assert jq.compiled('.env == "input"', FACTS).compute({}) is False
+    assert jq.compiled('.amount == "#1"', FACTS).compute({}) is False
+
+
+@pytest.mark.parametrize("word", sorted(jq.REFUSED))
+@pytest.mark.parametrize(
+    "hidden",
+    [
+        pytest.param("{}", id="as it stands"),
+        pytest.param('"\\("a" | {} | "b")"', id="between texts of an interpolation"),
+        pytest.param('"\\("\\("a")" | {})"', id="in an interpolation of an interpolation"),
+        pytest.param('# "\n{} # "', id="behind a quote in a comment"),
+        pytest.param('# \\\n"\n{} # "', id="behind a comment that goes on"),
+        pytest.param('# "\r{} # "', id="behind a comment that a carriage return ends"),
+        pytest.param('1 # "\n| {} # "', id="behind a comment further on"),
+    ],
+)
+def test_what_reads_or_does_more_than_facts_is_refused_wherever_it_hides(hidden: str, word: str) -> None:
+    with pytest.raises(jq.JqError, match=r"which reads or does more than facts|has a comment"):
+        jq.compiled(hidden.replace("{}", word), FACTS)
+
+
+def test_a_file_cannot_be_read_behind_a_comment(tmp_path: Path) -> None:
+    (tmp_path / "secret.json").write_text('{"key": "hunter2"}')
+    source = f'# "\nimport "secret" as $x {{search: "{tmp_path}"}}; [$x, .amount] # "'
+    with pytest.raises(jq.JqError, match="has a comment"):
+        jq.compiled(source, FACTS)
 
 
 async def test_a_case_in_jq_runs_to_its_end() -> None:
