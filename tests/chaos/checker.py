@@ -9,7 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 from casehub.events import (
     CaseCancelled,
@@ -180,7 +180,7 @@ def results_are_applied_once(found: Evidence) -> Iterator[str]:
 
 
 def effects_have_one_key(found: Evidence) -> Iterator[str]:
-    """I5"""
+    """I5. No binding of a chaos run fires again on the facts that it has fired on, and nothing is compensated."""
     done = {effect.key for effect in found.effects}
     for event in found.events:
         if (
@@ -195,6 +195,16 @@ def effects_have_one_key(found: Evidence) -> Iterator[str]:
             yield f"attempt {effect.attempt} of {effect.key} had an effect and was never recorded as begun"
     scheduled = Counter(event.activation for event in found.events if isinstance(event, WorkerScheduled))
     yield from (f"{activation} was scheduled {n} times" for activation, n in scheduled.items() if n > 1)
+    for case, log in found.logs.items():
+        completed = {event.activation for event in log if isinstance(event, WorkerExecutionCompleted)}
+        earlier: dict[Any, str] = {}
+        for event in log:
+            if isinstance(event, WorkerScheduled):
+                seen = event.binding, frozenset(event.stamps.items()), event.occurrence, event.due
+                if (before := earlier.get(seen)) in completed:
+                    yield f"{event.activation} of case {case} repeats {before}, which has completed on the same facts"
+                else:
+                    earlier[seen] = event.activation
 
 
 def owners_do_not_overlap(found: Evidence) -> Iterator[str]:

@@ -13,7 +13,15 @@ import pytest
 import structlog
 
 from casehub import CaseCompleted, CaseEnded, CaseStatus, ContextChanged, Event, SignalReceived, TimerFired
-from casehub.events import CaseId, CaseStarted, TimerId, WorkerExecutionCompleted, WorkerScheduled
+from casehub.events import (
+    ActivationId,
+    CaseId,
+    CaseStarted,
+    TimerId,
+    WorkerExecutionCompleted,
+    WorkerExecutionStarted,
+    WorkerScheduled,
+)
 from casehub.spi import DueTimer
 from casehub.subcase_events import SubCaseEnded, SubCaseStarted
 from tests.chaos import load
@@ -120,6 +128,29 @@ def swapped(found: Evidence) -> None:
     found.hearings[0], found.hearings[1] = found.hearings[1], found.hearings[0]
 
 
+def run_again(found: Evidence) -> None:
+    """Let a step that has completed run once more, with all that it leaves: in the log, in the world, at who listens."""
+    done = first(found, WorkerExecutionCompleted)
+    log = found.logs[done.case]
+    steps = [
+        event
+        for event in log
+        if isinstance(event, WorkerScheduled | WorkerExecutionStarted | WorkerExecutionCompleted)
+        and event.activation == done.activation
+    ]
+    number = 1 + sum(isinstance(event, WorkerScheduled) and event.binding == done.binding for event in log)
+    key = ActivationId(f"{done.case}/{done.binding}/{number}")
+    envelope = replace(log[-1].envelope, turn=log[-1].turn + 1, version=len(log) + 1, seq=found.events[-1].seq + 1)
+    for version, step in enumerate(steps, envelope.version):
+        found.events.append(replace(step, activation=key, envelope=envelope, version=version))
+    effect = next(effect for effect in found.effects if effect.key == done.activation)
+    found.effects.append(replace(effect, key=key, attempt=done.attempt))
+    found.hearings.append(found.events[-1].seq)
+    found.cases = [replace(row, version=version) if row.case == done.case else row for row in found.cases]
+    found.live = [state for state in found.live if state.id != done.case]
+    found.kept = [state for state in found.kept if state.id != done.case]
+
+
 def resources(**more: int) -> Doctor:
     def doctor(found: Evidence) -> None:
         found.after = replace(found.after, **{name: getattr(found.before, name) + n for name, n in more.items()})
@@ -150,6 +181,7 @@ DOCTORED: list[tuple[str, str, Doctor]] = [
     ("I5", "an effect of an attempt that never began", alter("effects", attempt=99)),
     ("I5", "an effect under another key", alter("effects", key="case/binding/1")),
     ("I5", "one key for two activations", again(WorkerScheduled)),
+    ("I5", "a step that has completed runs again", run_again),
     ("I6", "a process works a case that another has taken over", back_to_the_first),
     ("I7", "a case never ends", lose(CaseEnded)),
     ("I9", "an event is not heard", lambda found: found.hearings.pop(len(found.hearings) // 2)),
@@ -182,6 +214,14 @@ def test_a_doctored_store_is_found_out(honest: Evidence, invariant: str, what: s
     doctor(found)
     found.read()
     assert invariant in check(found), check(found)
+
+
+def test_a_step_that_runs_again_is_found_out_by_that_alone(honest: Evidence) -> None:
+    found = deepcopy(honest)
+    run_again(found)
+    found.read()
+    assert [line.partition(" repeats ")[1] for line in check(found)["I5"]] == [" repeats "]
+    assert set(check(found)) == {"I5"}
 
 
 def test_each_invariant_is_shown_to_fail() -> None:
