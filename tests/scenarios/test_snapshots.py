@@ -4,10 +4,18 @@ The rows are those of the persistence scenarios of a peer (Embabel, 5.7), by the
 
 - 3 to 7, 9 to 11, 14, 15, 17, the contract of a store: `casehub/testing/snapshots.py`, for every store there is.
 - 16, a store that cannot find by parent is refused: none of ours is assembled from parts, so there is nothing to refuse.
-- 29, a serializer of one's own goes first, and 42, what it writes is no JSON: facts are plain before they get into a
-  state, and a snapshot has nothing else (`tests/engine/test_keeping.py`). That it is JSON, and no other thing, is here.
+- 29, a serializer of one's own goes first: it stores facts, not snapshots, as those have facts as they are stored
+  (`tests/serializers/test_serializers.py::test_the_first_that_handles_a_fact_stores_it_and_json_the_others`).
+- 42, what it writes is no JSON: facts are plain before they get into a state, and a snapshot has nothing else
+  (`tests/engine/test_keeping.py`). That it is JSON, and no other thing, is here.
+- 34, one event says that a case was restored: here a load writes and says nothing. A case leaves memory and comes back
+  whenever there is need, so an event each time would tell of the hub and not of the case, and the log would grow by
+  being read. `hub.snapshots.used` counts.
+- 35, whoever cancels twice: here the second one is refused and not passed over, so that it is not taken for the one who
+  did it, and so is who cancels a case that has completed: an outcome stays. One event and one version, as there.
 - 36, a thread that is interrupted keeps its flag: workers are cancelled as tasks; what is told of it is here.
-- 44, 50 entries and 25 bindings in 10 ms: measured (`benchmarks/snapshots.py`), as no test depends on how fast it is.
+- 44, 50 entries and 25 bindings in 10 ms:
+  `tests/engine/test_keeping.py::test_fifty_facts_and_twenty_five_bindings_are_kept_and_brought_back_in_ten_milliseconds`.
 - 47 and 48, two nodes: `tests/sharing/test_snapshots.py`, where several hubs have one PostgreSQL.
 - 46, identities and a tool context survive: there is no such thing beside the facts but the tenant and the people in the
   log, which are here.
