@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from benchmarks import w1_bus, w2_quiescence, w3_durable, w4_agenda, w5_log, w6_signals, w7_planner, w8_replay
+from benchmarks import (
+    w1_bus,
+    w2_quiescence,
+    w3_durable,
+    w3_postgres,
+    w4_agenda,
+    w5_log,
+    w6_signals,
+    w7_planner,
+    w8_replay,
+)
 from benchmarks.measure import Better, Table
 from benchmarks.report import figure, padded
 
@@ -41,6 +51,10 @@ def _cost(peer: str, shape: str) -> Place:
 
 def _steps(mode: str, column: str) -> Place:
     return Place("W3", w3_durable.STEPS_A_SECOND.format(mode=mode), w3_durable.ENGINE, column)
+
+
+def _shared_steps(column: str) -> Place:
+    return Place("W3P", w3_postgres.STEPS_A_SECOND, w3_postgres.ENGINE, column)
 
 
 def _change(peer: str, column: str, hot: bool = False) -> Place:
@@ -83,6 +97,8 @@ TARGETS: Sequence[Target] = (
     Target(
         "W3 FULL against NORMAL, 100 cases", 0.5, "more", _steps("FULL", "100 at once"), _steps("NORMAL", "100 at once")
     ),
+    Target("W3P PostgreSQL, steps/s, 1 case", 2_000, "more", _shared_steps("1 at once")),
+    Target("W3P PostgreSQL, steps/s, 100 cases", 15_000, "more", _shared_steps("100 at once")),
     Target("W4 1,000 bindings, us a change", 3, "less", _change(w4_agenda.AGENDA, "1,000 bindings")),
     Target("W4 10,000 bindings, us a change", 40, "less", _change(w4_agenda.AGENDA, "10,000 bindings")),
     Target(
