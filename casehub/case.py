@@ -208,6 +208,7 @@ class Case:
         by: str = "user",
         reason: str = "",
         key: str = "",
+        expected: int | None = None,
         wait: Wait = "turn",
         timeout: Duration | None = None,
         **facts: Any,
@@ -215,13 +216,14 @@ class Case:
         """Bring facts from outside: one or several by name as one change, or an object whose type a signal declares.
 
         `wait`: until it is taken (`turn`), until the workers that it starts have come back (`first_wave`), or until
-        nothing moves any more (`quiescent`). A repeated `key` changes nothing. Raises `InputRefusedError` for a fact
+        nothing moves any more (`quiescent`). A repeated `key` changes nothing. `expected`: the `version` of the context that
+        the caller saw. Raises `FactsChangedError` where a fact that is brought has changed since, `InputRefusedError` for one
         that the definition lets nobody bring, `CaseEndedError` after the end, `TimeoutError` after `timeout`.
         """
         if wait not in get_args(Wait):
             raise SettingsError(f"wait={wait!r} is no way to wait for a signal; {did_you_mean(wait, get_args(Wait))}")
         pump = await self._hub.pump(self.id)
-        write = signalled(pump.live.structure, what, facts, pump.live.state)
+        write = signalled(pump.live.structure, what, facts, pump.live.state, expected)
         write.by, write.reason, write.key = by, reason, key
         turn = await pump.submit(write)
         if wait == "first_wave":

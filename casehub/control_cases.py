@@ -63,6 +63,7 @@ class RemoteCase:
         by: str = "user",
         reason: str = "",
         key: str = "",
+        expected: int | None = None,
         wait: Wait = "turn",
         timeout: Duration | None = None,
         **facts: Any,
@@ -70,7 +71,15 @@ class RemoteCase:
         name = what if isinstance(what, str) else None
         brought = facts if what is None or isinstance(what, str) else {**what, **facts}
         await self._ask(
-            "signal", name=name, facts=brought, by=by, reason=reason, key=key, wait=wait, timeout=_text(timeout)
+            "signal",
+            name=name,
+            facts=brought,
+            by=by,
+            reason=reason,
+            key=key,
+            expected=expected,
+            wait=wait,
+            timeout=_text(timeout),
         )
 
     async def suspend(self, *, by: str = "user", reason: str = "") -> None:

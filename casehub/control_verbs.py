@@ -119,12 +119,14 @@ class Verbs:
 
     async def signal(
         self, case: str, facts: dict[str, Any], name: str | None = None, by: str = "user", reason: str = "",
-        key: str = "", wait: Wait = "turn", timeout: str | None = None,
+        key: str = "", expected: int | None = None, wait: Wait = "turn", timeout: str | None = None,
     ) -> None:  # fmt: skip
         what = facts if name is None else name
         if name is not None and facts:
             raise InputRefusedError("a signal is a name alone, or facts; send two")
-        await self._hub.case(case).signal(what, by=by, reason=reason, key=key, wait=wait, timeout=timeout)
+        await self._hub.case(case).signal(
+            what, by=by, reason=reason, key=key, expected=expected, wait=wait, timeout=timeout
+        )
 
     async def suspend(self, case: str, by: str = "user", reason: str = "") -> None:
         await self._hub.case(case).suspend(by=by, reason=reason)

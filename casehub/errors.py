@@ -8,6 +8,7 @@
     |- InputRefusedError          an input that the case does not take: unknown fact, missing input, wrong type
     |  |- CaseEndedError          the case has ended and takes nothing more
     |  |- IllegalTransitionError  the life cycle forbids it in this status
+    |  |- FactsChangedError       a fact has changed since the version that the writer saw
     |  |- TaskNotFoundError       no human task has this id
     |  |- TaskRefusedError        a human task is not theirs, or has ended; carries the answer
     |  `- AnswerRefusedError      an answer does not fit the form of a human task; carries its fields
@@ -99,6 +100,10 @@ class CaseEndedError(InputRefusedError):
 
 class IllegalTransitionError(InputRefusedError):
     """The life cycle forbids the step; the message names the statuses that would allow it."""
+
+
+class FactsChangedError(InputRefusedError):
+    """A fact that was to be written has changed since the version that the writer saw. Nothing of it was recorded."""
 
 
 class TaskNotFoundError(InputRefusedError):

@@ -66,7 +66,8 @@ class Write(Input):
 
     `absent_only`: write nothing where a fact is there already (get-or-put); `clear`: delete every fact that the
     definition does not protect, before the others are written. `notes`: events to record with it, before what follows;
-    `confidence`: 0 to 1, of the facts that have one.
+    `confidence`: 0 to 1, of the facts that have one; `expected`: the version of the case as the writer saw it, refused where
+    one of the facts is newer; None for whatever they are.
     """
 
     signals: tuple[str, ...] = ()
@@ -77,6 +78,7 @@ class Write(Input):
     show: tuple[str, ...] = ()
     clear: bool = False
     absent_only: bool = False
+    expected: int | None = None
     reason: str = ""
     notes: Sequence[Event] = ()
 

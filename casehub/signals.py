@@ -11,8 +11,13 @@ from casehub.structure import Structure
 from casehub.values import Owner, Plain, apart, snake_case
 
 
-def signalled(structure: Structure, what: Any, facts: Mapping[str, Any], owner: Owner) -> Write:
-    """What a signal to a case, `owner`, writes: the facts that it brings, made plain, and the signals that it is."""
+def signalled(
+    structure: Structure, what: Any, facts: Mapping[str, Any], owner: Owner, expected: int | None = None
+) -> Write:
+    """What a signal to a case, `owner`, writes: the facts that it brings, made plain, and the signals that it is.
+
+    `expected`: the version of the case as the sender saw it.
+    """
     given: dict[str, Any] = dict(facts)
     bare: tuple[str, ...] = ()
     kind_of_it: type[Any] = apart({"": what})[0][""].__class__
@@ -32,8 +37,11 @@ def signalled(structure: Structure, what: Any, facts: Mapping[str, Any], owner: 
         raise InputRefusedError(
             "a signal brings something: give facts by name, a mapping, or an object of a declared type"
         )
+    if expected is not None and not given:
+        raise InputRefusedError(f"signal {what!r} brings no fact that expected= could be about; leave it out")
     values, sure = apart(given)
-    return Write(signals=(*bare, *given), facts=brought(structure, values, owner), confidence=sure)
+    plain = brought(structure, values, owner)
+    return Write(signals=(*bare, *given), facts=plain, confidence=sure, expected=expected)
 
 
 def brought(structure: Structure, facts: Mapping[str, Any], owner: Owner) -> dict[str, Plain]:

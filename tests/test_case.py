@@ -23,6 +23,7 @@ from casehub import (
     ContextChanged,
     Event,
     FactError,
+    FactsChangedError,
     IllegalTransitionError,
     InputRefusedError,
     LimitError,
@@ -197,6 +198,85 @@ async def test_of_two_at_once_with_one_key_one_counts(d: CaseDefinition) -> None
     async with CaseTestKit(d) as kit:
         case = await opened(kit)
         await asyncio.gather(*(case.signal(count=n, key="k") for n in range(5)))
+        assert len(kit.events(case, SignalReceived)) == 1
+
+
+async def test_an_update_from_outside_changes_one_fact_alone_and_only_one_that_is_as_it_was_seen() -> None:
+    """S012."""
+    names = [f"k{n}" for n in range(20)]
+    d = CaseDefinition("d", goal="closed", signals={**dict.fromkeys(names, int), "closed": Any})
+    async with CaseTestKit(d) as kit:
+        case = await kit.start(d, dict.fromkeys(names, 0))
+        for n in range(25):
+            for name in names[:10]:
+                await case.signal({name: n + 1})
+        await case.suspend(by="user:ada")
+        seen, before = await case.context(), list(kit.events(case))
+        assert len(before) >= 500
+
+        context = await case.signal(k3=-3, expected=seen.version, by="user:ada")
+        assert dict(context) == {**seen, "k3": -3}
+        assert kit.events(case)[: len(before)] == before
+        assert [type(event) for event in kit.events(case)[len(before) :]] == [SignalReceived, ContextChanged]
+
+        after = list(kit.events(case))
+        with pytest.raises(
+            FactsChangedError, match=rf"'k3' \(version {context.version}\) changed after version {seen.version}"
+        ):
+            await case.signal(k3=-4, k4=-4, expected=seen.version)
+        assert await case.context() == context
+        assert kit.events(case) == after
+
+        await case.signal(k4=-4, expected=seen.version)  # what has changed since is another fact
+        await case.resume()
+        assert (await case.context())["k4"] == -4
+
+
+async def test_a_deleted_fact_has_changed_and_one_that_never_was_has_not(d: CaseDefinition) -> None:
+    async with CaseTestKit(d) as kit:
+        case = await opened(kit, count=1)
+        seen = (await case.context()).version
+        await case.delete("count")
+        with pytest.raises(FactsChangedError):
+            await case.signal(count=2, expected=seen)
+        assert (await case.signal(price=2.5, expected=0))["price"] == 2.5
+
+
+async def test_an_expectation_that_can_mean_nothing_is_refused(d: CaseDefinition) -> None:
+    async with CaseTestKit(d) as kit:
+        case = await opened(kit)
+        events = list(kit.events(case))
+        with pytest.raises(InputRefusedError, match="nobody has seen it at 99"):
+            await case.signal(count=1, expected=99)
+        with pytest.raises(InputRefusedError, match="brings no fact that expected= could be about"):
+            await case.signal("tick", expected=1)
+        assert kit.events(case) == events
+
+
+async def test_of_many_who_count_on_from_what_they_saw_each_counts_once(d: CaseDefinition) -> None:
+    async with CaseTestKit(d) as kit:
+        case = await opened(kit, count=0)
+
+        async def count_on() -> None:
+            while True:
+                seen = await case.context()
+                await asyncio.sleep(0)
+                try:
+                    await case.signal(count=seen["count"] + 1, expected=seen.version)
+                except FactsChangedError:
+                    continue
+                return
+
+        await asyncio.gather(*(count_on() for _ in range(20)))
+        assert (await case.context())["count"] == 20
+
+
+async def test_a_repeated_key_is_answered_though_its_fact_has_changed_since(d: CaseDefinition) -> None:
+    async with CaseTestKit(d) as kit:
+        case = await opened(kit, count=0)
+        seen = (await case.context()).version
+        for _ in range(2):
+            assert (await case.signal(count=1, key="k", expected=seen))["count"] == 1
         assert len(kit.events(case, SignalReceived)) == 1
 
 

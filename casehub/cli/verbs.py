@@ -34,7 +34,8 @@ Examples:
   casehub case signal ID approved=true --by user:ada
   casehub case signal ID amount=12.5 currency=EUR --reason "new estimate"
   casehub case signal ID reminder                    # it brings nothing
-  casehub case signal ID paid=true --key payment-7   # safe to repeat""",
+  casehub case signal ID paid=true --key payment-7   # safe to repeat
+  casehub case signal ID limit=500 --expected 12     # unless somebody has changed it since""",
 )
 
 
@@ -45,6 +46,9 @@ async def signal_case(
     *facts: Annotated[str, Parameter(help="What it brings: name=value, the value as JSON or text; or a name alone.")],
     reason: Reason = "",
     key: Annotated[str, Parameter(help="Makes it safe to repeat.")] = "",
+    expected: Annotated[
+        int | None, Parameter(help="The version of the case as you saw it; refused where a fact is newer.")
+    ] = None,
     wait: Annotated[
         Wait | None, Parameter(help="Until it is taken, its workers have come back, or nothing moves.")
     ] = None,
@@ -62,7 +66,9 @@ async def signal_case(
     async with desk(session) as at:
         until = wait or ("turn" if at.remote else "quiescent")
         with known(session, id), meant(brought), progress(f"case {id}: waiting for it"):
-            await at.case(id).signal(what, by=session.by, reason=reason, key=key, wait=until, timeout=limit)
+            await at.case(id).signal(
+                what, by=session.by, reason=reason, key=key, expected=expected, wait=until, timeout=limit
+            )
         await _tell(at, id, whole=until != "turn")
 
 

@@ -21,7 +21,7 @@ from casehub.engine.failures import failed
 from casehub.engine.letters import discarded, retried
 from casehub.engine.quarantine import held, quarantined, released
 from casehub.engine.timekeeping import strike
-from casehub.errors import CaseEndedError, InputRefusedError
+from casehub.errors import CaseEndedError, FactsChangedError, InputRefusedError
 from casehub.events import (
     CaseStarted,
     CaseStatusChanged,
@@ -91,6 +91,8 @@ class Intake:
         state = self.state
         self.check_open("take facts")
         facts: Mapping[str, Plain] = input.facts
+        if input.expected is not None:
+            self._check_expected(input.expected, facts)
         if input.absent_only:
             facts = {name: value for name, value in facts.items() if not visible(self.state, name)}
         deleted = [name for name in input.delete if name in state.facts and state.facts[name].value is not ABSENT]
@@ -120,6 +122,19 @@ class Intake:
                 confidence={name: sure[name] for name in changed if name in sure} or None,
                 by=input.by,
                 cause=cause,
+            )
+
+    def _check_expected(self, expected: int, facts: Iterable[str]) -> None:
+        state = self.state
+        if expected > state.version:
+            raise InputRefusedError(
+                f"case {state.id!r} is at version {state.version}, and nobody has seen it at {expected}; give "
+                "context.version of this case"
+            )
+        newer = [f"{name!r} (version {state.stamp(name)})" for name in facts if state.stamp(name) > expected]
+        if newer:
+            raise FactsChangedError(
+                f"case {state.id!r}: {', '.join(newer)} changed after version {expected}; read the case again and decide anew"
             )
 
     def returned(self, input: Returned) -> Iterable[Event]:

@@ -67,6 +67,15 @@ def test_a_waiting_case_is_signalled_and_says_who_did_it(shared: Program, up: Up
     assert [(event["by"], event["body"]["reason"]) for event in events] == [("user:ada", "seen")]
 
 
+def test_a_signal_is_refused_where_the_fact_has_changed_since_it_was_seen(shared: Program, up: Up) -> None:
+    started = shared("case", "start", "payment", "--data", "-", "--id", "x1", "-o", "json", stdin='{"amount": 12.5}')
+    seen = str(started.json["version"])
+    refused = shared.inside("case", "signal", "x1", "approved=true", "--expected", "99")
+    assert (refused.code, "nobody has seen it at 99" in refused.err) == (2, True), refused.err
+    result = shared.inside("case", "signal", "x1", "approved=true", "--expected", seen, "--wait", "quiescent")
+    assert result.code == 0, result.err
+
+
 def test_a_second_owner_is_refused_and_told_who_it_is(shared: Program, up: Up) -> None:
     result = shared.inside("up", "stories:claim")
     assert result.code == 7

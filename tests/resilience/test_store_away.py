@@ -30,7 +30,7 @@ from casehub import (
 from casehub.adapters.postgres import PostgresStore
 from casehub.adapters.postgres.connection import Connection, Place
 from casehub.adapters.sqlite import SQLiteStore
-from casehub.errors import CaseNotFoundError, StoreUnavailableError
+from casehub.errors import CaseNotFoundError, FactsChangedError, StoreUnavailableError
 from casehub.events import TimerFired
 from casehub.query import EventQuery
 from casehub.spi import CommitResult, TooLarge, Turn
@@ -115,6 +115,24 @@ async def test_who_waits_for_a_commit_that_hangs_is_told_in_time_and_what_was_po
         assert (await case.signal(note=1, key="k"))["note"] == 1
         assert len(await case.log.query(ContextChanged)) == 1
         assert hub.runtime.outage.waiting == 0
+
+
+async def test_a_write_that_comes_late_does_not_undo_a_newer_one() -> None:
+    """S009. What was posted is taken in its order; who asks again is answered, and who decides on what is no more, refused."""
+    store, d = Hung(), definition([])
+    async with CaseHub(d, store=store, patience=SHORT) as hub:
+        case = await hub.start(d)
+        seen = (await case.context()).version
+        store.hangs = {"commit"}
+        for note in (1, 2):
+            with pytest.raises(StoreUnavailableError):
+                await case.signal(note=note, key=f"k{note}")
+        store.mend()
+        assert (await case.signal(note=2, key="k2"))["note"] == 2
+        assert (await case.signal(note=1, key="k1"))["note"] == 2
+        with pytest.raises(FactsChangedError, match="'note'"):
+            await case.signal(note=1, key="k3", expected=seen)
+        assert [event.facts["note"] for event in await case.log.query(ContextChanged)] == [1, 2]
 
 
 async def test_a_log_that_takes_long_is_waited_for_while_the_store_answers_other_questions() -> None:

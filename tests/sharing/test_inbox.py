@@ -15,6 +15,7 @@ from casehub import (
     CaseEndedError,
     CaseHub,
     CaseStatus,
+    FactsChangedError,
     HumanTask,
     IllegalTransitionError,
     InputRefusedError,
@@ -98,6 +99,10 @@ async def test_what_the_hub_that_has_the_case_refuses_is_raised_where_it_was_ask
             await other.case("m").resume()
         with pytest.raises(InputRefusedError, match="takes no signal 'puls'; did you mean 'pulse'"):
             await other.case("m").signal(puls=1)
+        seen = (await other.case("m").context()).version
+        await one.case("m").signal(pulse=1)
+        with pytest.raises(FactsChangedError, match="'pulse'"):
+            await other.case("m").signal(pulse=2, expected=seen)
         await other.case("m").suspend(by="user:ada", reason="lunch")
         assert await one.case("m").status() is CaseStatus.SUSPENDED
         await other.case("m").cancel(by="user:ada")
