@@ -34,6 +34,9 @@ class Wants(StrEnum):
     TEXT = "text was expected"
     NAMES = "a list of names was expected"
     MOMENT = "a time was expected"
+    WHEN = "a time, or the text of a duration, was expected"
+    SPAN = "the text of a duration was expected"
+    WHOLE = "a whole number was expected"
     LIST = "a list was expected"
     VERDICT = "a policy is true or false, or says why in a text"
     ANYTHING = "anything will do"
@@ -44,6 +47,9 @@ _KINDS: Final = {
     Wants.TEXT: (cel.Type.STRING,),
     Wants.NAMES: (cel.Type.List(cel.Type.STRING), cel.Type.LIST),
     Wants.MOMENT: (cel.Type.TIMESTAMP, cel.Type.STRING),
+    Wants.WHEN: (cel.Type.TIMESTAMP, cel.Type.STRING),
+    Wants.SPAN: (cel.Type.STRING,),
+    Wants.WHOLE: (cel.Type.INT,),
     Wants.LIST: (cel.Type.LIST,),
     Wants.VERDICT: (cel.Type.BOOL, cel.Type.STRING),
     Wants.ANYTHING: (),

@@ -89,6 +89,7 @@ def _by_fact(value: dict[str, Any]) -> dict[str, Any]:
     return {"type": "object", "propertyNames": {"pattern": _FACT}, "additionalProperties": value}
 
 
+_SPAN: Final = {"type": "string", "pattern": r"^\s*(\d+(\.\d+)?\s*(ms|s|m|h|d|w)\s*)+$"}
 _REFERENCE: Final = {"type": "string", "pattern": r"^[\w.]+:\w+$"}
 _KINDS: Final[dict[Takes, Callable[[Key], dict[str, Any]]]] = {
     Takes.TEXT: lambda key: _NAME,
@@ -96,7 +97,8 @@ _KINDS: Final[dict[Takes, Callable[[Key], dict[str, Any]]]] = {
     Takes.INTEGER: lambda key: {"type": "integer"},
     Takes.NUMBER: lambda key: {"type": "number"},
     Takes.FLAG: lambda key: {"type": "boolean"},
-    Takes.DURATION: lambda key: {"type": "string", "pattern": r"^\s*(\d+(\.\d+)?\s*(ms|s|m|h|d|w)\s*)+$"},
+    Takes.DURATION: lambda key: _SPAN,
+    Takes.WHEN: lambda key: {"anyOf": [_SPAN, {"type": "string", "pattern": r"^\d{4}-?\d\d-?\d\d[T ].+$"}]},
     Takes.CHOICE: lambda key: {"enum": list(key.choices)},
     Takes.REFERENCE: lambda key: _REFERENCE,
     Takes.REFERENCES: lambda key: _several(_REFERENCE),

@@ -8,18 +8,25 @@ from datetime import datetime
 from typing import Any, Final
 
 from casehub.binding import Worker
-from casehub.errors import FactError
+from casehub.durations import duration
+from casehub.errors import FactError, SettingsError
 from casehub.humantask import HumanTask
 from casehub.loader.conditions import Expressions, Wants
 from casehub.loader.document import Mapping, Node, Scalar
 from casehub.loader.expressions import ExpressionError, Program, parameters
 from casehub.loader.fact_types import TypeReader
 from casehub.loader.sections import Section, SectionReader
+from casehub.loader.vocabulary import Takes
 from casehub.values import FactType, Plain
 from casehub.wiring import Parameter
 
-_TEXTS: Final = ("title", "description")
-_NAMES: Final = ("groups", "users", "escalate_to")
+_SAID: Final = {
+    "priority": Wants.WHOLE, "due": Wants.WHEN, "follow_up": Wants.WHEN, "expires": Wants.SPAN, "escalate": Wants.WHEN,
+    "title": Wants.TEXT, "description": Wants.TEXT,
+    "groups": Wants.NAMES, "users": Wants.NAMES, "escalate_to": Wants.NAMES,
+    "deadline": Wants.MOMENT,
+}  # fmt: skip
+"""What a task says, with what an expression of it comes to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +53,7 @@ class Asking:
         said = dict(self.fixed)
         for key, program in self.programs.items():
             value = program.compute({name: facts[name] for name in program.reads if name in facts})
-            said[key] = _moment(value, program) if key == "deadline" else value
+            said[key] = _meant(value, _SAID[key], program)
         return HumanTask(said.pop("title"), self.form, **said)
 
     def __str__(self) -> str:
@@ -56,14 +63,36 @@ class Asking:
         )
 
 
-def _moment(value: Plain, program: Program) -> datetime:
-    try:
-        found = datetime.fromisoformat(value) if isinstance(value, str) else None
-    except ValueError:
-        found = None
-    if found is None or found.utcoffset() is None:
+def _meant(value: Plain, wants: Wants, program: Program) -> Plain | datetime:
+    """What an expression came to, as a task takes it. Raises `ExpressionError` for what it does not."""
+    if wants in (Wants.WHEN, Wants.MOMENT):
+        found = _moment(value)
+        if found is not None and found.utcoffset() is not None:
+            return found
+    if wants is Wants.MOMENT:
         raise ExpressionError(f"{program.source!r} comes to {value!r}, and a deadline is a time with a time zone")
-    return found
+    if wants in (Wants.WHEN, Wants.SPAN) and not _is_span(value):
+        expected = (
+            "a duration such as 2d" if wants is Wants.SPAN else "a time with a time zone, or a duration such as 2d"
+        )
+        raise ExpressionError(f"{program.source!r} comes to {value!r}, and {expected} is needed")
+    if wants is Wants.WHOLE and (isinstance(value, bool) or not isinstance(value, int)):
+        raise ExpressionError(f"{program.source!r} comes to {value!r}, and a whole number is needed")
+    return value
+
+
+def _moment(value: Plain) -> datetime | None:
+    try:
+        return datetime.fromisoformat(value) if isinstance(value, str) else None
+    except ValueError:
+        return None
+
+
+def _is_span(value: Plain) -> bool:
+    try:
+        return isinstance(value, str) and duration(value) is not None
+    except SettingsError:
+        return False
 
 
 class TaskReader:
@@ -80,9 +109,9 @@ class TaskReader:
         node = section.value("ask")
         ask = self._sections.section(node, "ask", subject) or Section(Mapping(node.place), subject, {})
         declared = self._types.declared(ask.value("form"), f"{subject}.form").annotation if "form" in ask else Any
-        fixed: dict[str, Any] = ask.only("priority", "due", "follow_up", "expires", "escalate")
+        fixed: dict[str, Any] = {}
         programs: dict[str, Program] = {}
-        for key in (*_TEXTS, *_NAMES, "deadline"):
+        for key in _SAID:
             if key in ask:
                 self._said(ask.value(key), key, f"{subject}.{key}", fixed, programs, expressions)
         if ("escalate" in ask) != ("escalate_to" in ask):
@@ -122,7 +151,7 @@ class TaskReader:
         expressions: Expressions,
     ) -> None:
         """Something that stands there, or that an expression comes to."""
-        wants = Wants.TEXT if key in _TEXTS else Wants.NAMES if key in _NAMES else Wants.MOMENT
+        wants = _SAID[key]
         if isinstance(node, Mapping):
             section = self._sections.section(node, "expression", subject)
             for language in section.values if section is not None else ():
@@ -134,17 +163,21 @@ class TaskReader:
         elif wants is Wants.NAMES:
             fixed[key] = [each.text for each in self._sections.names(node, subject)]
         else:
-            self._deadline(node, subject, fixed)
+            value = self._value(node, wants, subject)
+            if value is not None:
+                fixed[key] = value
 
-    def _deadline(self, node: Node, subject: str, fixed: dict[str, Any]) -> None:
-        try:
-            found = datetime.fromisoformat(node.text) if isinstance(node, Scalar) else None
-        except ValueError:
-            found = None
+    def _value(self, node: Node, wants: Wants, subject: str) -> Any:
+        """A number, a span or a time that stands there; None, and noted, where it is none."""
+        if wants is Wants.WHOLE:
+            return self._sections.simple(node, Takes.INTEGER, subject)
+        found = _moment(node.value) if isinstance(node, Scalar) else None
+        if wants is Wants.SPAN or (wants is Wants.WHEN and found is None):
+            return self._sections.simple(node, Takes.DURATION, subject)
         if found is None or found.utcoffset() is None:
             self._mistakes.note(
                 node.place, subject, f"is {node.kind}, and a time with a time zone was expected",
                 "write it as 2030-01-01T09:00:00Z, or {cel: fact}",
             )  # fmt: skip
-        else:
-            fixed["deadline"] = found
+            return None
+        return found

@@ -123,6 +123,10 @@ class SectionReader:
         self.expected(node, subject, "text")
         return None
 
+    def simple(self, node: Node, takes: Takes, subject: str) -> Any:
+        """The value of a node of a simple kind; None, and noted, where it is something else."""
+        return self._value(node, Key(takes, ""), subject)
+
     def one(self, section: Section, key: str, kind: str) -> Section | None:
         """The section under a key, if it is there."""
         subject = f"{section.subject}.{key}" if section.subject else key

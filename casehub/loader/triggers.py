@@ -13,6 +13,7 @@ from casehub.loader.document import Mapping, Node, Scalar, Sequence
 from casehub.loader.mistakes import instead
 from casehub.loader.sections import Section, SectionReader
 from casehub.loader.vocabulary import SECTIONS
+from casehub.lookup import load_extensions
 from casehub.schedule import Schedule, after, at, cron, every
 
 
@@ -61,6 +62,7 @@ class TriggerReader:
         )
 
     def _event(self, name: Scalar, subject: str) -> type[Event] | None:
+        load_extensions()  # whose events may be named too
         classes = {kind.__name__: kind for kind in EVENT_TYPES.values()}
         found = EVENT_TYPES.get(name.text) or classes.get(name.text)
         if found is None:

@@ -23,6 +23,7 @@ class Takes(StrEnum):
     NUMBER = "a number"
     FLAG = "true or false"
     DURATION = "a duration such as 90s, 2h30m or 7d"
+    WHEN = "a duration such as 2d, or a time with a time zone"
     CHOICE = "a choice"
     REFERENCE = "module:name"
     REFERENCES = "module:name, or a list of these"
@@ -56,6 +57,11 @@ class Key:
 
 def _choice(about: str, choices: type[StrEnum]) -> Key:
     return Key(Takes.CHOICE, about, choices=tuple(each.value for each in choices))
+
+
+def _computed(fixed: Takes, about: str) -> Key:
+    """What stands there, or a mapping with the expression that comes to it."""
+    return Key(Takes.ONE, about, section="expression", short=fixed)
 
 
 MERGES: Final = ("last_writer_wins", "first_writer_wins", "fail", "deep_merge")
@@ -163,12 +169,14 @@ SECTIONS: Final[Mapping[str, Mapping[str, Key]]] = {
         "groups": Key(Takes.SAID, "Whose members may take it; or an expression."),
         "users": Key(Takes.SAID, "Who may take it; or an expression."),
         "description": Key(Takes.SAID, "What there is to know; or an expression."),
-        "priority": Key(Takes.INTEGER, "Higher comes first."),
-        "due": Key(Takes.DURATION, "When it should be done; it only reminds."),
-        "follow_up": Key(Takes.DURATION, "When somebody should have looked at it; it only reminds."),
-        "expires": Key(Takes.DURATION, "When it is too late."),
+        "priority": _computed(Takes.INTEGER, "Higher comes first; or an expression."),
+        "due": _computed(Takes.WHEN, "When it should be done; it only reminds; or an expression."),
+        "follow_up": _computed(
+            Takes.WHEN, "When somebody should have looked at it; it only reminds; or an expression."
+        ),
+        "expires": _computed(Takes.DURATION, "After what span it is too late; or an expression."),
         "deadline": Key(Takes.SAID, "The time at which it is too late; or an expression. The earliest counts."),
-        "escalate": Key(Takes.DURATION, "When others may take it too."),
+        "escalate": _computed(Takes.WHEN, "When others may take it too; or an expression."),
         "escalate_to": Key(Takes.SAID, "The groups of these others."),
     },
     "case": {
@@ -211,7 +219,9 @@ SECTIONS: Final[Mapping[str, Mapping[str, Key]]] = {
         **_SCHEDULE,
         "times": Key(Takes.SCHEDULES, "Several times that trigger it."),
         "facts": Key(Takes.NAMES, "The facts whose change counts."),
-        "events": Key(Takes.NAMES, "Events that trigger it, such as MILESTONE_REACHED."),
+        "events": Key(
+            Takes.NAMES, "Events that trigger it, such as MILESTONE_REACHED, or STAGE_COMPLETED of an extension."
+        ),
         "signals": Key(Takes.NAMES, "Signals whose arrival triggers it, whatever they bring."),
         "faulted": Key(Takes.NAMES, "Bindings, the failure of which triggers it."),
     },

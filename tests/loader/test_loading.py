@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterable
 from dataclasses import fields
 from datetime import UTC, datetime, timedelta
@@ -368,6 +370,19 @@ def test_a_trigger_is_of_facts_events_and_signals(on: str, trigger: Trigger) -> 
     assert loads(text, allow_code=ALLOWED).bindings[0].on == trigger
 
 
+def test_events_of_installed_extensions_may_be_named_without_importing_them() -> None:
+    program = """
+import sys
+from casehub.loader import loads
+assert "blackboard_ext" not in sys.modules
+for name in ("STAGE_COMPLETED", "StageCompleted"):
+    text = "{case: x, workers: {a: {set: {b: '1'}, on: {events: " + name + "}}}}"
+    print([each.name for each in loads(text).bindings[0].on.events])
+"""
+    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=120)
+    assert (told.stdout, told.stderr) == ("['STAGE_COMPLETED']\n" * 2, "")
+
+
 def test_a_stage_has_every_option() -> None:
     stage = loads(
         """
@@ -662,6 +677,52 @@ async def test_people_are_asked_with_a_form() -> None:
             await kit.hub.tasks.complete(task.id, {"comment": "yes"}, by="user:grace")
         await kit.hub.tasks.complete(task.id, {"approved": True}, by="user:grace")
         assert (await case.completed())["closed"] is True
+
+
+TIMED = """
+case: timed
+inputs: {since: datetime, span: string, rank: any}
+workers:
+  look:
+    ask:
+      title: Look
+      form: boolean
+      priority: {cel: rank}
+      due: {cel: since}
+      follow_up: {cel: span}
+      expires: {cel: 'span + "1h"'}
+      escalate: "2030-01-03T00:00:00+01:00"
+      escalate_to: [directors]
+    writes: seen
+goal: seen
+"""
+
+
+async def test_times_and_priority_of_a_task_may_be_computed_and_absolute() -> None:
+    d = loads(TIMED)
+    async with CaseTestKit(d) as kit:
+        now = kit.clock.now()
+        await kit.start(d, since="2030-01-02T00:00:00Z", span="2d", rank=7)
+        (task,) = await kit.hub.tasks.list()
+        assert (task.priority, task.due) == (7, datetime(2030, 1, 2, tzinfo=UTC))
+        assert (task.follow_up, task.expires) == (now + timedelta(days=2), now + timedelta(days=2, hours=1))
+        assert task.escalates == datetime(2030, 1, 2, 23, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("facts", "said"),
+    [
+        ({"span": "soon"}, "'soon', and a time with a time zone, or a duration"),
+        ({"rank": 1.5}, "1.5, and a whole number"),
+    ],
+)
+async def test_what_a_task_says_by_an_expression_is_checked_when_it_is_made(facts: dict[str, Any], said: str) -> None:
+    d = loads(TIMED)
+    async with CaseTestKit(d) as kit:
+        case = await kit.start(d, **{"since": "2030-01-02T00:00:00Z", "span": "2d", "rank": 7, **facts})
+        await kit.settle()
+        assert not await kit.hub.tasks.list()
+        assert said in str(kit.events(case))
 
 
 def test_a_task_of_a_function_is_that_of_python() -> None:

@@ -124,6 +124,11 @@ MISTAKES: dict[str, tuple[str, str, str]] = {
     "groups that are no names": (GOOD + "  ok: {ask: {title: Fine?, form: boolean, groups: {cel: ^amount}}, writes: fine}", "a list of names was expected", ""),
     "a task that shows an unknown fact": (GOOD + "  ok: {ask: {title: Fine?, form: boolean, shows: [^amuont]}, writes: fine}", "reads 'amuont'", "did you mean 'amount'?"),
     "a deadline that is no time": (GOOD + "  ok: {ask: {title: Fine?, form: boolean, deadline: ^tomorrow}, writes: fine}", "a time with a time zone was expected", "2030-01-01T09:00:00Z"),
+    "a reminder without a time zone": (GOOD + "  ok: {ask: {title: Fine?, form: boolean, due: ^2030-01-01T09:00:00}, writes: fine}", "a time with a time zone was expected", "2030-01-01T09:00:00Z"),
+    "a reminder that is neither a span nor a time": (GOOD + "  ok: {ask: {title: Fine?, form: boolean, follow_up: ^soon}, writes: fine}", "'soon' is no duration", "2h30m"),
+    "a priority of a task that is none": (GOOD + "  ok: {ask: {title: Fine?, form: boolean, priority: ^high}, writes: fine}", "a whole number was expected", ""),
+    "an expression of a priority that comes to a text": (GOOD + "  ok: {ask: {title: Fine?, form: boolean, priority: {cel: '^\"high\"'}}, writes: fine}", "a whole number was expected", ""),
+    "an expression of a span that comes to a number": (GOOD + "  ok: {ask: {title: Fine?, form: boolean, expires: {cel: ^1 + 2}}, writes: fine}", "the text of a duration was expected", ""),
     "an escalation to nobody": (GOOD + "  ok: {ask: ^{title: Fine?, form: boolean, escalate: 1d}, writes: fine}", "not both", "escalate_to"),
     "a confidence that is none": (GOOD + "done_when: {confident: {rating: ^2}}", "a number from 0 to 1 was expected", ""),
     # ---- times
