@@ -1,10 +1,16 @@
-"""Packages of Debian that the services are in, installed where they are missing."""
+"""Packages of Debian that the services are in, and programs that tests use, installed where they are missing.
+
+    python -m deploy.packages strace    # a program whose package has its name
+
+As root on Debian; elsewhere it says why it cannot be had, and the tests that need it are skipped.
+"""
 
 from __future__ import annotations
 
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -55,3 +61,21 @@ def _run_apt(command: Sequence[str]) -> None:
     if done.returncode:
         lines = [line for line in done.stderr.splitlines() if line.strip()] or ["no reason given"]
         raise MissingServiceError(f"{command[0]} failed: {lines[-1]}")
+
+
+def main(programs: Sequence[str]) -> int:
+    """Install those programs that are missing; 1 when one cannot be had."""
+    missing = [name for name in programs if shutil.which(name) is None]
+    refused = 0
+    for name in missing:
+        print(f"packages: installing {name} with apt-get", file=sys.stderr)
+        try:
+            install(name)
+        except MissingServiceError as error:
+            print(f"packages: NO {name.upper()}: {' '.join(str(error).split())}", file=sys.stderr)
+            refused = 1
+    return refused
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
+import shutil
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractContextManager
@@ -67,6 +68,13 @@ def postgres() -> Iterator[str]:
 def redis() -> Iterator[str]:
     """The URL of a Redis."""
     yield from served("redis", private_redis)
+
+
+@pytest.fixture(scope="session")
+def strace() -> None:
+    """That there is `strace`, which `./check` installs where it can."""
+    if shutil.which("strace") is None:
+        pytest.skip("no strace: it is not installed (Debian: apt-get install strace)")
 
 
 @pytest.fixture

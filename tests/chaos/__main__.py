@@ -8,6 +8,7 @@ python -m tests.chaos kills --store postgresql://test@127.0.0.1:5432/postgres --
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import sys
 import tempfile
@@ -17,13 +18,13 @@ from typing import Any
 
 from tests.chaos.disk import fill_up
 from tests.chaos.kills import kill_loop
-from tests.chaos.lives import MOMENT, Life, Place
+from tests.chaos.lives import Life, Place
 from tests.chaos.points import crash_at, points
 
 
 @dataclass(slots=True)
 class Moment:
-    """A hub that lives in this very process, for a moment, so that something else can happen to it."""
+    """A hub that lives in this very process, for one commit, so that something else can happen to it."""
 
     found: dict[str, Any] = field(default_factory=lambda: dict[str, Any](problems={}))
 
@@ -38,8 +39,7 @@ def main() -> int:
     parser.add_argument("--folder", type=Path, help="where the run's files are left; by default they are removed")
     parser.add_argument("--only", help="of the points, the one of this name")
     parser.add_argument("--disk", type=Path, help="a small file system to fill")
-    parser.add_argument("--name", default="moment", help="of a moment: what its deeds are called after")
-    parser.add_argument("--moment", type=float, default=MOMENT, help="of a moment: seconds that it lasts")
+    parser.add_argument("--name", default="moment", help="of a moment: what its deed is called after")
     parser.add_argument("--last", action="store_true", help="of moments: let everything come to its end, and check it")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="chaos-") as temporary:
@@ -53,11 +53,10 @@ def main() -> int:
             run: Any = fill_up(place, asked.disk, asked.seed)
         elif asked.harness == "moment":
             run = Moment()
-            deeds = place.journal().deeds()
             if asked.last:
-                run.found = Life.of(place).to_the_end(deeds)
+                run.found = Life.of(place).to_the_end(place.journal().deeds())
             else:
-                Life.of(place).and_leave(asked.name, len(deeds), deeds, asked.moment)
+                asyncio.run(Life.of(place).once(asked.name))
         elif asked.harness == "kills":
             run = kill_loop(place, asked.store, asked.rounds, asked.seed, asked.beside)
         else:

@@ -146,6 +146,15 @@ class Life:
                 await Clients(hub, journal, deeds, random.Random(seed), name).use()
             await hub.drain("1s")
 
+    async def once(self, name: str) -> None:
+        """Live for one deed, a case that is started and waits: of turns, there is one to commit."""
+        journal, _ = self.begin(0)
+        async with self.hub as hub:
+            await Clients(hub, journal, (), random.Random(0), name).do(
+                Deed("start", f"{load.meter.name}-{name}", f"user:{name}", load.meter.name, {})
+            )
+            await hub.drain("1s")
+
     def to_the_end(self, deeds: Iterable[Deed], beside: int = 0) -> dict[str, Any]:
         """As `last`: what is wrong, by invariant, and how much there was. `beside`: how many hubs had been beside others."""
         found, given_up = self.last(deeds)
