@@ -198,6 +198,40 @@ async def test_a_patience_that_is_longer_waits_longer() -> None:
         assert (await signalling)["note"] == 1
 
 
+@pytest.mark.parametrize("method", ["commit", "outcome"])
+async def test_who_asks_a_store_that_hangs_is_told_after_two_seconds_unless_the_hub_says_otherwise(
+    method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a clock in place of the machine's, as the machine is not the one to say how long a test takes."""
+    store, d, loop = Hung(), definition([]), asyncio.get_running_loop()
+    began = float(round(loop.time()) + 1)
+    now = [began]
+    async with CaseHub(d, store=store) as hub:
+        case = await hub.start(d)
+        await idle()
+        with monkeypatch.context() as patched:
+            patched.setattr("casehub.engine.outage.time", SimpleNamespace(monotonic=lambda: now[0]))
+            patched.setattr(loop, "time", lambda: now[0])
+            hub.runtime.outage._looked = now[0]
+            store.hangs = {method}
+            signalling = asyncio.create_task(case.signal(note=1, key="k"))
+            await idle()
+            told = list[float]()
+            for _ in range(12):
+                now[0] += 0.25
+                hub.runtime.outage.look()  # as the hub does, several times a second
+                await asyncio.sleep(0)
+                await idle()
+                if signalling.done():
+                    told.append(now[0] - began)
+            with pytest.raises(StoreUnavailableError, match=r"the store has not answered for 2 s"):
+                await signalling
+            assert min(told) == 2
+            store.mend()
+            await idle()
+        assert (await case.signal(note=1, key="k"))["note"] == 1
+
+
 async def test_who_waits_for_an_outcome_goes_on_waiting_while_the_store_is_away() -> None:
     store, d = Hung(), definition([])
     async with CaseHub(d, store=store, patience=SHORT) as hub:
