@@ -91,6 +91,10 @@ class CelProgram:
     tested: frozenset[tuple[str, str]]
     code: cel.Expression
 
+    @property
+    def apart(self) -> bool:
+        return False
+
     def compute(self, facts: Mapping[str, Plain]) -> Plain:
         data: dict[str, Any] = {name: _given(value, self.kinds[name]) for name, value in facts.items()}
         for word, name in self.tested:

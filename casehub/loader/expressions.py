@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
+import anyio.to_thread
+
 from casehub.errors import CaseHubError
 from casehub.sentry import Facts, Sentry
 from casehub.values import FactType, Plain
@@ -20,7 +22,13 @@ class ExpressionError(CaseHubError):
 
 
 class Program(Protocol):
-    """A compiled expression. `reads`: the facts it names; `optional`: those without which it is evaluated all the same."""
+    """A compiled expression. `reads`: the facts it names; `optional`: those without which it is evaluated all the same.
+
+    `apart`: another process evaluates it, which may take its time.
+    """
+
+    @property
+    def apart(self) -> bool: ...
 
     @property
     def source(self) -> str: ...
@@ -50,6 +58,10 @@ class Later:
         self.reads = reads
         self.optional = optional
         self.program: Program | None = None
+
+    @property
+    def apart(self) -> bool:
+        return self.program is not None and self.program.apart
 
     def compute(self, facts: Mapping[str, Plain]) -> Plain:
         if self.program is None:
@@ -114,6 +126,8 @@ class Computation:
         return tuple(found.values())
 
     async def __call__(self, **facts: Plain) -> dict[str, Plain]:
+        if any(program.apart for program in self.programs.values()):
+            return await anyio.to_thread.run_sync(self.computed, facts)  # the event loop does not wait for a process
         return self.computed(facts)
 
     def computed(self, facts: Mapping[str, Plain]) -> dict[str, Plain]:

@@ -99,6 +99,10 @@ class JqProgram:
     reads: tuple[str, ...]
     optional: frozenset[str]
 
+    @property
+    def apart(self) -> bool:
+        return True
+
     def compute(self, facts: Mapping[str, Plain]) -> Plain:
         _check_exact(facts, self.source)
         answer = _PROCESS.ask({"program": self.source, "input": dict(facts)})
@@ -214,10 +218,10 @@ class _Process:
             raise OSError("the process has no pipes")
         process.stdin.write(line)
         process.stdin.flush()
-        answer = bytearray()
+        answer, waiting = bytearray(), select.poll()
+        waiting.register(process.stdout, select.POLLIN)
         while not answer.endswith(b"\n"):
-            ready, _, _ = select.select([process.stdout], [], [], max(0.0, until - time.monotonic()))
-            if not ready:
+            if not waiting.poll(max(0.0, until - time.monotonic()) * 1_000):
                 raise TimeoutError
             part = os.read(process.stdout.fileno(), 65_536)
             if not part or len(answer) > MAX_ANSWER:

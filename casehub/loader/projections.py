@@ -78,6 +78,10 @@ class Part:
     def optional(self) -> frozenset[str]:
         return frozenset()
 
+    @property
+    def apart(self) -> bool:
+        return self.program.apart
+
     def compute(self, facts: Mapping[str, Plain]) -> Plain:
         return object_of(self.program.compute(facts), self.program).get(self.fact)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 
 from casehub import CaseFaultedError, DefinitionError
 from casehub.loader import jq, loads
-from casehub.loader.expressions import ExpressionError
+from casehub.loader.expressions import Computation, ExpressionError
 from casehub.testing import CaseTestKit
 
 FACTS = ("amount", "documents", "fields", "items")
@@ -161,3 +162,19 @@ def test_without_the_extra_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("casehub.loader.conditions.is_there", lambda name: False)
     with pytest.raises(DefinitionError, match=r"pip install 'casehub\[jq\]'"):
         loads("case: x\ninputs: {a: any}\ndone_when: {jq: .a == 1}")
+
+
+async def test_the_event_loop_goes_round_while_a_worker_computes() -> None:
+    computation = Computation("count", {"count": jq.compiled(".amount + ([range(200000)] | length)", FACTS)})
+    rounds = 0
+
+    async def go_round() -> None:
+        nonlocal rounds
+        while True:
+            await asyncio.sleep(0)
+            rounds += 1
+
+    going = asyncio.create_task(go_round())
+    assert await computation(amount=1) == {"count": 200_001}
+    going.cancel()
+    assert rounds > 5
