@@ -253,6 +253,35 @@ async def test_a_task_survives_restarts_and_is_asked_for_once(path: Path) -> Non
     assert WorkerExecutionInterrupted.name not in kinds
 
 
+async def test_of_two_tasks_one_that_was_answered_stays_so_over_a_restart_and_the_other_is_open(path: Path) -> None:
+    """S015."""
+    d = CaseDefinition("two", goal="both")
+
+    @d.human_task(writes="left")
+    def ask_left(name: str) -> HumanTask[bool]:
+        return HumanTask(f"Left of {name}?", bool)
+
+    @d.human_task(writes="right")
+    def ask_right(name: str) -> HumanTask[bool]:
+        return HumanTask(f"Right of {name}?", bool)
+
+    @d.worker(writes="both")
+    async def join(left: bool, right: bool) -> list[bool]:
+        return [left, right]
+
+    async with CaseHub(d, store=SQLiteStore(path)) as hub:
+        await (await hub.start(d, case_id="c", name="Ada")).quiescent()
+        assert {task.id for task in await hub.tasks.list()} == {"c/ask_left/1", "c/ask_right/1"}
+        await hub.tasks.complete("c/ask_left/1", True, by="user:ada")
+    async with CaseHub(d, store=SQLiteStore(path)) as hub:
+        assert [task.id for task in await hub.tasks.list()] == ["c/ask_right/1"]
+        assert (await hub.tasks.get("c/ask_left/1")).status is TaskStatus.COMPLETED
+        await hub.tasks.complete("c/ask_right/1", False, by="user:ada")
+        case = hub.case("c")
+        assert (await case.completed())["both"] == [True, False]
+        assert len(await case.log.query(HumanTaskCreated)) == 2
+
+
 async def test_a_deadline_that_passes_while_no_process_runs_is_kept_when_one_does(path: Path) -> None:
     clock = CaseTestKit().clock
     async with CaseHub(loan, store=SQLiteStore(path), clock=clock) as hub:

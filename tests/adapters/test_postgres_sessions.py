@@ -23,6 +23,7 @@ from casehub.spi import Committed, Refused
 from casehub.testing.event_logs import Writing, committed, opened
 from deploy.packages import MissingServiceError
 from deploy.services import Postgres, private_postgres
+from tests.staging import eventually
 
 
 @pytest.fixture
@@ -186,6 +187,57 @@ async def test_a_name_that_the_database_cannot_hold_is_refused_alone(store: Post
 
 
 @pytest.mark.slow
+def sessions(store: PostgresStore) -> int:
+    """How many sessions a store has on the server."""
+    (name,) = parse_qs(urlsplit(store.place.url).query)["application_name"]
+    with psycopg.connect(store.place.url, application_name="the test", autocommit=True) as connection:
+        found = connection.execute("SELECT count(*) FROM pg_stat_activity WHERE application_name = %s", (name,))
+        return int(found.fetchall()[0][0])
+
+
+async def test_a_store_answers_and_closes_after_five_thousand_questions_that_nobody_waited_for(
+    store: PostgresStore,
+) -> None:
+    """S077. Cancelled before they are asked, while they are, and as they are answered."""
+    async with opened(store):
+        await committed(store, Writing("c1").turn(CaseStarted()))
+        asking = list[asyncio.Future[Any]]()
+        for n in range(5_000):
+            kind = store.claim(CaseId("c1")) if n % 5 == 0 else store.load(CaseId("c1"))
+            asking.append(asyncio.ensure_future(kind))
+            if n % 7 == 0:
+                await asyncio.sleep(0.001 * (n % 3))  # some get as far as the server
+            asking[n - n % 4].cancel()
+            asking[n].cancel()
+        ended = await asyncio.gather(*asking, return_exceptions=True)
+        given_up = [each for each in ended if isinstance(each, asyncio.CancelledError)]
+        assert len(given_up) > 2_500
+        assert not [each for each in ended if isinstance(each, Exception)]
+        assert [event.name for event in await store.load(CaseId("c1"))] == ["CASE_STARTED"]
+        assert sessions(store) <= 5  # writing, the lease, claims, and two that ask
+    await eventually(lambda: sessions(store) == 0)
+
+
+async def test_a_column_that_somebody_adds_under_a_hub_costs_nobody_an_error(store: PostgresStore, url: str) -> None:
+    """S081. Statements that were prepared before are prepared again."""
+    d = counted([])
+    async with CaseHub(d, store=store) as hub:
+        for n in range(10):  # often enough that the driver prepares what is asked
+            assert (await (await hub.start(d, a=n)).completed())["c"] == n
+        with psycopg.connect(store.place.url, autocommit=True) as connection:
+            sql = "SELECT tablename FROM pg_tables WHERE schemaname = %s"
+            names = [name for (name,) in connection.execute(sql, (store.place.schema,)).fetchall()]
+            assert "cases" in names
+            for name in names:
+                connection.execute(f"ALTER TABLE {store.place.schema}.{name} ADD COLUMN extra integer".encode())
+        for n in range(10):
+            case = await hub.start(d, a=n)
+            assert (await case.completed())["c"] == n
+            assert len(await case.log.query(CaseStarted)) == 1
+        assert hub.runtime.outage.told == 0
+        assert await hub.tasks.list() == []
+
+
 async def test_cases_wait_for_a_server_that_is_away_and_go_on_when_it_is_back(server: Postgres) -> None:
     runs: list[int] = []
     definition = counted(runs)

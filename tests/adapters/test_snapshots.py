@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -128,6 +129,52 @@ async def test_snapshots_beside_a_log_never_checkpoint_and_leave_when_it_does(tm
     assert not path.with_name(path.name + "-wal").exists()
     async with in_use(snapshots):
         assert (await snapshots.latest(CaseId("c19"))) is not None
+
+
+WRITER = """
+import asyncio, sys
+from casehub.adapters.sqlite_snapshots import SQLiteSnapshots
+from casehub.errors import SnapshotConflictError
+from casehub.events import CaseId
+from casehub.testing.snapshots import in_use, snapshot_of
+
+async def main():
+    snapshots, refused = SQLiteSnapshots(sys.argv[1]), 0
+    async with in_use(snapshots):
+        print("open", flush=True)
+        sys.stdin.readline()
+        for _ in range(int(sys.argv[2])):
+            while True:
+                last = await snapshots.latest(CaseId("c1"))
+                (written,) = await snapshots.save_all([(snapshot_of("c1"), last.version)])
+                if not isinstance(written, SnapshotConflictError):
+                    break
+                refused += 1
+    print(refused)
+
+asyncio.run(main())
+"""
+
+
+async def test_two_processes_that_read_and_then_write_one_file_lose_nothing_and_find_it_locked_never(
+    tmp_path: Path,
+) -> None:
+    """S083. A file of snapshots is the one of ours that two processes may write; a log has one owner."""
+    path, times = tmp_path / "snapshots.db", 1_000
+    async with in_use(snapshots := SQLiteSnapshots(path)):
+        await snapshots.save(snapshot_of("c1"))
+    command = [sys.executable, "-c", WRITER, str(path), str(times)]
+    pipe = asyncio.subprocess.PIPE
+    writers = [await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe) for _ in range(2)]
+    for writer in writers:
+        assert writer.stdout is not None
+        assert await writer.stdout.readline() == b"open\n"
+    said = await asyncio.gather(*(writer.communicate(b"\n") for writer in writers))
+    assert [writer.returncode for writer in writers] == [0, 0], said
+    async with in_use(snapshots):
+        last = await snapshots.latest(CaseId("c1"))
+        assert last is not None
+        assert last.version == 1 + 2 * times
 
 
 async def test_a_file_of_snapshots_alone_can_become_that_of_a_log(tmp_path: Path) -> None:

@@ -137,6 +137,8 @@ async def test_a_link_to_the_file_does_not_make_a_second_owner(path: Path) -> No
 
 
 def test_a_second_process_is_refused_until_the_first_is_gone(path: Path) -> None:
+    """S083. So no other process's transaction is ever in the way of one that reads and then writes."""
+
     async def attempt() -> None:
         async with opened(SQLiteStore(path)) as published:
             assert published == []

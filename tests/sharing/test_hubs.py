@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Iterator, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 import structlog
@@ -23,6 +24,7 @@ from casehub import (
     WorkerExecutionCompleted,
     after,
 )
+from casehub.adapters.clock import SystemClock
 from casehub.adapters.postgres import PostgresStore
 from casehub.events import CaseId, TimerFired
 from casehub.query import EventQuery
@@ -202,6 +204,94 @@ async def test_whoever_waits_at_a_hub_that_is_put_out_hears_how_it_ends_elsewher
                 await until(lambda: _ended(one, 1))
         assert (await waiting)["c"] == 1
         assert one.runtime.standing is not None
+
+
+class Skewed(SystemClock):
+    """A wall clock that is wrong."""
+
+    def __init__(self) -> None:
+        self.wrong = timedelta()
+
+    def now(self) -> datetime:
+        return super().now() + self.wrong
+
+
+async def renewed(hub: CaseHub, times: int) -> None:
+    """Wait until a hub has renewed its lease so often: three times in its length."""
+    store, last = hub.store, 0.0
+    assert isinstance(store, PostgresStore)
+    while times:
+        (mine,) = [each for each in await store.hubs() if each.boot == store.hub]
+        times -= mine.left > last + 0.05
+        last = mine.left
+        await asyncio.sleep(0.02)
+
+
+async def test_a_worker_that_takes_longer_than_the_lease_runs_once_as_the_lease_is_renewed(postgres_url: str) -> None:
+    """S056. What its hub does alone, whatever the worker does."""
+    gate = Gate()
+    d = gated(gate)
+    async with hub(postgres_url, d, lease=2) as one, hub(postgres_url, d, lease=2) as other:
+        case = await one.start(d, a=1)
+        await until(lambda: _came(gate))
+        await renewed(one, 9)
+        assert await status_of(other, case.id) == "RUNNING"
+        gate.open.set()
+        assert (await case.completed("30s"))["c"] == 1
+        assert len(gate.came) == 1
+
+
+async def _came(gate: Gate) -> bool:
+    return bool(gate.came)
+
+
+@pytest.mark.parametrize("hours", [1, -1])
+async def test_a_hub_whose_wall_clock_is_set_keeps_its_lease_and_puts_nobody_out(
+    postgres_url: str, said: Said, hours: int
+) -> None:
+    """S130. Leases are of the database's time, and what a hub makes of its own of the monotonic clock."""
+    gate, clock = Gate(), Skewed()
+    d = gated(gate)
+    async with hub(postgres_url, d, lease=2, clock=clock) as one, hub(postgres_url, d, lease=2) as other:
+        cases = [await each.start(d, a=1) for each in (one, other)]
+        await until(lambda: _both(gate))
+        clock.wrong = timedelta(hours=hours)
+        for each in (one, other):
+            await renewed(each, 4)
+        gate.open.set()
+        for case in cases:
+            await case.completed("30s")
+        assert len(gate.came) == 2
+        assert not [each for each in said if each["event"].startswith("hub.")]
+
+
+async def _both(gate: Gate) -> bool:
+    return len(gate.came) == 2
+
+
+async def test_a_hub_whose_task_is_cancelled_renews_no_lease_and_its_cases_are_free(postgres_url: str) -> None:
+    """S072."""
+    gate = Gate()
+    d = gated(gate)
+    started = asyncio.Event()
+
+    async def serve() -> None:
+        async with hub(postgres_url, d) as mine:
+            await mine.start(d, case_id="c", a=1)
+            started.set()
+            await asyncio.Event().wait()
+
+    async with hub(postgres_url, d) as other:
+        serving = asyncio.create_task(serve())
+        await started.wait()
+        serving.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await serving
+        assert isinstance(other.store, PostgresStore)
+        assert [each.boot for each in await other.store.hubs()] == [other.store.hub]
+        assert [thread.name for thread in threading.enumerate()].count("casehub-postgres-lease") == 1  # the other one's
+        gate.open.set()
+        assert (await moved(lambda: other.case("c").completed("30s")))["c"] == 1
 
 
 async def test_a_hub_that_drains_takes_nothing_up_and_the_next_one_goes_on(postgres_url: str) -> None:
