@@ -115,8 +115,8 @@ def loads(
     definition = None
     packages, known = tuple(allow_code), {} if loaded is None else loaded
 
-    def opened(path: Scalar, subject: str) -> CaseDefinition | None:
-        return _sub_case(path, subject, mistakes, packages, inside, known)
+    def opened(path: Scalar, subject: str, around: CaseDefinition) -> CaseDefinition | None:
+        return _sub_case(path, subject, around, mistakes, packages, inside, known)
 
     if isinstance(node, Mapping) and "dsl" in node.values:
         definition = OriginalReader(node, mistakes, workers or {}, opened).definition()
@@ -136,19 +136,24 @@ def loads(
 
 
 def _sub_case(
-    node: Scalar, subject: str, mistakes: Mistakes, allow_code: Iterable[str], inside: tuple[str, ...],
-    loaded: dict[Path, CaseDefinition],
+    node: Scalar, subject: str, around: CaseDefinition, mistakes: Mistakes, allow_code: Iterable[str],
+    inside: tuple[str, ...], loaded: dict[Path, CaseDefinition],
 ) -> CaseDefinition | None:  # fmt: skip
-    """The definition that a path names, from the file that names it; mistakes in it are told as one of this file."""
+    """The definition that a path names, from the file of `around`, which may be itself; mistakes in it are told as one of
+    this file."""
     path = str(_beside(Path(mistakes.file).parent, node.text))
-    around = (*inside, mistakes.file)
-    if path in around:
-        mistakes.note(node.place, subject, f"{node.text!r} starts itself in the end", "leave one of them out")
-        return None
     file = Path(path).resolve()
+    if file == Path(mistakes.file).resolve():
+        return around
+    if file in (Path(each).resolve() for each in inside):
+        mistakes.note(
+            node.place, subject, f"{node.text!r} starts itself in the end", "only a file by itself may; leave one out"
+        )
+        return None
     try:
         if file not in loaded:
-            loaded[file] = loads(_text(Path(path)), path, allow_code=allow_code, inside=around, loaded=loaded)
+            within = (*inside, mistakes.file)
+            loaded[file] = loads(_text(Path(path)), path, allow_code=allow_code, inside=within, loaded=loaded)
         return loaded[file]
     except DefinitionError as error:
         mistakes.note(

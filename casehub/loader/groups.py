@@ -40,7 +40,7 @@ def group_of(
     child: CaseDefinition | None = None
     if isinstance(node, Scalar):
         path = Scalar(node.place, 1, f"{node.text}.yaml", f"{node.text}.yaml", node.raw)
-        child = opener(path, f"{section.subject}.name")
+        child = opener(path, f"{section.subject}.name", definition)
         wanted = f"{section.get('namespace')}.{node.text}"
         if child is not None and child.name != wanted:
             mistakes.note(
@@ -60,7 +60,7 @@ def group_of(
     function = Group(given, total)
     spec = SubCase(
         (child or _NOBODY).name,
-        found[2] if found else None,
+        found[2] if found and child is not None else None,
         total is not None,
         section.get("requiredCount"),
         Rest.CANCEL if section.get("onThresholdReached") == "CANCEL" else Rest.KEEP,

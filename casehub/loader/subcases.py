@@ -16,8 +16,8 @@ from casehub.subcase import Rest, SubCase
 from casehub.values import Plain
 from casehub.wiring import Parameter
 
-Opener = Callable[[Scalar, str], CaseDefinition | None]
-"""Loads the definition that a path names, or notes why not."""
+Opener = Callable[[Scalar, str, CaseDefinition], CaseDefinition | None]
+"""Loads the definition that a path names, or notes why not. Given the one that names it, which may be the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class SubCaseReader:
         node = section.value("case")
         case = self._sections.section(node, "case", subject) or Section(Mapping(node.place), subject, {})
         path = case.value("definition") if "definition" in case else None
-        found = self._open(path, f"{subject}.definition") if isinstance(path, Scalar) else None
+        found = self._open(path, f"{subject}.definition", definition) if isinstance(path, Scalar) else None
         child = found or CaseDefinition("nothing")  # stands there in a definition that is refused
         definition.sub_cases[child.name] = child
         if ("start" in case) == ("starts" in case):
@@ -79,9 +79,10 @@ class SubCaseReader:
         starting = Starting(Computation(name, programs), several)
         written = tuple(section.get("writes", ()))[:1]
         wait = case.get("wait", True)
+        takes = (case.get("takes") or (written[0] if written else None)) if wait and found is not None else None
         spec = SubCase(
             child.name,
-            (case.get("takes") or (written[0] if written else None)) if wait else None,
+            takes,
             "starts" in case,
             case.get("need"),
             Rest(case.get("rest", Rest.CANCEL)),

@@ -324,3 +324,10 @@ def test_a_sub_case_of_another_name_is_a_mistake(tmp_path: Path) -> None:
         "'site-visit.yaml' is of 'lending.other', and not of 'lending.site-visit'",
         "does not take one fact for one",
     ]
+
+
+def test_a_sub_case_may_be_of_the_file_itself(tmp_path: Path) -> None:
+    own = VISITS.replace("name: site-visit,", "name: visits,")
+    (tmp_path / "visits.yaml").write_text(own.replace("{visitReport: .report}", "{visitReport: .visitReport}"))
+    d = load_definition(tmp_path / "visits.yaml")
+    assert d.sub_cases == {"lending.visits": d}
