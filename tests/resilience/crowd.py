@@ -90,15 +90,16 @@ def counted_steps() -> Iterator[list[int]]:
         sqlite3.connect = connect
 
 
-async def timed(waking: Any) -> float:
-    begun = time.perf_counter()
+async def timed(waking: Any) -> tuple[float, float]:
+    """Seconds that it takes, and those of processor time that this process, with all its threads, has meanwhile."""
+    begun, busy = time.perf_counter(), time.process_time()
     await waking
-    return time.perf_counter() - begun
+    return time.perf_counter() - begun, time.process_time() - busy
 
 
-async def wakings(hub: CaseHub, clock: VirtualClock, some: list[str]) -> dict[str, list[float]]:
+async def wakings(hub: CaseHub, clock: VirtualClock, some: list[str]) -> dict[str, list[tuple[float, float]]]:
     """How long cases that have left memory take from what wakes them to what follows from it, by what wakes them."""
-    took: dict[str, list[float]] = {"signal": [], "timer": [], "task": [], "child": []}
+    took: dict[str, list[tuple[float, float]]] = {"signal": [], "timer": [], "task": [], "child": []}
     for case in some:
         took["signal"].append(await timed(hub.case(case).signal(go=1)))
     for n in range(EACH):

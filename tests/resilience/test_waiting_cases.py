@@ -11,6 +11,7 @@ import sys
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import pytest
@@ -172,13 +173,33 @@ def told(*words: str) -> Mapping[str, Any]:
     return said
 
 
+def summary(count: int, filled: Mapping[str, Any], opened: Mapping[str, Any]) -> str:
+    """What a crowd comes to, as the lines of a table."""
+    lines = [
+        f"| memory over an empty hub, {count:,} cases wait | {opened['grown']:.1f} MB |",
+        f"| the same, of the hub that has started them | {filled['grown']:.1f} MB |",
+        f"| opening the hub | {1e3 * opened['opened']:.0f} ms |",
+    ]
+    for name, wakened in opened["woken"].items():
+        took, busy = (sorted(1e3 * each for each in one) for one in zip(*wakened, strict=True))
+        lines.append(
+            f"| waking one by a {name}: median, slowest, median of processor time "
+            f"| {median(took):.1f} ms, {took[-1]:.1f} ms, {median(busy):.1f} ms |"
+        )
+    return "\n".join([*lines, ""])
+
+
 @pytest.mark.parametrize("count", [3_000, pytest.param(100_000, marks=[pytest.mark.slow, pytest.mark.chaos])])
 def test_a_crowd_of_waiting_cases_costs_a_hub_neither_memory_nor_a_slower_start(count: int, tmp_path: Path) -> None:
-    """20 MB at most over an empty hub, also for the hub that has started them; start-up reads none of them."""
+    """20 MB at most over an empty hub, also for the hub that has started them; start-up reads none of them.
+
+    What it comes to is printed: `pytest -s` shows it, and `docs/reliability.md` has it of a hundred thousand.
+    """
     few, many = str(tmp_path / "few.db"), str(tmp_path / "many.db")
     told(few, "1000")
     filled = told(many, str(count))
     base, opened = told(few, "open"), told(many, "open")
+    sys.stdout.write(summary(count, filled, opened))
     assert filled["grown"] <= 20
     assert filled["resident"] <= 1_001
     assert opened["grown"] <= 20
@@ -187,4 +208,6 @@ def test_a_crowd_of_waiting_cases_costs_a_hub_neither_memory_nor_a_slower_start(
     assert opened["steps"] <= base["steps"] + 1_000  # of SQLite's machine: to read a thousand rows takes more
     for wakened in opened["woken"].values():
         assert len(wakened) == 20
-        assert min(wakened) < 0.05  # on a machine that does nothing else it is the slowest, too
+        took, busy = (median(each) for each in zip(*wakened, strict=True))
+        assert busy < 0.05  # what it costs, whatever else the machine does
+        assert took < 2  # with the disk, and with what others do: 50 ms where they do nothing
