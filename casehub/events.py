@@ -266,7 +266,8 @@ class CaseStarted(CaseStatusChanged):
     """The first event of every case. `structure`: the hash of the definition's structure.
 
     `budget`: of a sub-case, what was left of its parent's budgets, by unit; `goal`: the goal or fact that it is for, empty where
-    its definition says; `trace`: what it belongs to beyond this system (W3C Trace Context, `traceparent`), empty for nothing.
+    its definition says; `trace`: what it belongs to beyond this system (W3C Trace Context, `traceparent`), empty for nothing;
+    `deadline`: of a sub-case, when its parent waits for it no longer (UTC), None where that is not said.
     """
 
     before: CaseStatus = CaseStatus.STARTING
@@ -275,6 +276,7 @@ class CaseStarted(CaseStatusChanged):
     budget: Mapping[str, float] | None = None
     goal: str = ""
     trace: str = ""
+    deadline: datetime | None = None
 
 
 @dataclass(slots=True, kw_only=True)

@@ -168,7 +168,13 @@ class Family:
             await self._residents.start(
                 event.child,
                 structure,
-                Start(facts=dict(event.facts), budget=event.budget, trace=event.trace, by=f"case:{event.case}"),
+                Start(
+                    facts=dict(event.facts),
+                    budget=event.budget,
+                    trace=event.trace,
+                    deadline=event.deadline,
+                    by=f"case:{event.case}",
+                ),
                 fresh=False,
             )
         except CaseExistsError:

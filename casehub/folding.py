@@ -88,6 +88,7 @@ def _started(state: CaseState, event: Any) -> None:
     state.structure = event.structure
     state.purpose = event.goal
     state.trace = event.trace
+    state.deadline = event.deadline
     state.started_at = envelope.at
     state.status = event.after
     state.spending.inherited = event.budget
@@ -121,6 +122,7 @@ def _compensation_started(state: CaseState, event: Any) -> None:
 def _forked(state: CaseState, event: Any) -> None:
     _status_changed(state, event)
     state.children.forget_all()  # they are the source's
+    state.deadline = None  # and so is its parent
 
 
 def _unfaulted(state: CaseState, event: Any) -> None:

@@ -48,7 +48,8 @@ class Start(Input):
 
     `quarantined`: workers that are, by name; `held`: why the case begins suspended, empty where it does not.
     `budget`: of a sub-case, what it may spend of what its parent has left, by unit; `goal`: the goal or fact that it is
-    for, empty where its definition says; `trace`: a `traceparent`, empty for none.
+    for, empty where its definition says; `trace`: a `traceparent`, empty for none; `deadline`: of a sub-case, when its
+    parent waits for it no longer.
     """
 
     facts: Mapping[str, Plain]
@@ -58,6 +59,7 @@ class Start(Input):
     budget: Mapping[str, float] | None = None
     goal: str = ""
     trace: str = ""
+    deadline: datetime | None = None
 
 
 @dataclass(slots=True, kw_only=True)

@@ -26,7 +26,8 @@ class CaseState:
 
     `anchors`, `occurred`: of the timer of a schedule, where it counts from, and its last occurrence; `quarantined`: workers,
     and until when; None for one that is suspended by hand. `purpose`: the goal or fact that it was started for, empty where its
-    definition says; `trace`: the `traceparent` that it belongs to, if any. `put_away`: the timers when the case ended.
+    definition says; `trace`: the `traceparent` that it belongs to, if any; `deadline`: of a sub-case, when its parent waits for it no
+    longer. `put_away`: the timers when the case ended.
     """
 
     id: CaseId
@@ -35,6 +36,7 @@ class CaseState:
     structure: str = ""
     purpose: str = ""
     trace: str = ""
+    deadline: datetime | None = None
     status: CaseStatus = CaseStatus.STARTING
     reason: str = ""
     ended_by: str = ""
@@ -75,6 +77,12 @@ class CaseState:
     def with_workers(self) -> set[ActivationId]:
         """The activations in flight that are with neither people nor sub-cases."""
         return {each.id for each in self.activations.values() if each.status is not ActivationStatus.DELEGATED}
+
+    def deadline_of(self, activation: Activation, own: datetime | None = None) -> datetime | None:
+        """The earlier of its own deadline and that of the case, which does not bind what undoes: that comes after it."""
+        if self.deadline is None or activation.undoes is not None:
+            return own
+        return self.deadline if own is None else min(own, self.deadline)
 
     def stamp(self, fact: str) -> int:
         """The stamp of a fact; 0 for one that never was."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 
 from casehub.envelope import ActivationId, CaseId, Event
 from casehub.lifecycle import CaseStatus
@@ -25,7 +26,8 @@ class SubCaseStarted(SubCaseEvent):
 
     `child_structure`: the version of it that this case's own names; empty in logs that do not say it.
     `budget`: what is left of the budgets that it spends from too, by unit; None where there is none. `trace`: of this case,
-    which is the sub-case's too.
+    which is the sub-case's too. `deadline`: when it is called off if it has not ended (UTC), for the time limit of its activation
+    or of a case around this one; None without one, and for a sub-case that may outlive its activation.
     """
 
     child_definition: str
@@ -34,6 +36,7 @@ class SubCaseStarted(SubCaseEvent):
     budget: Mapping[str, float] | None = None
     child_structure: str = ""
     trace: str = ""
+    deadline: datetime | None = None
 
 
 @dataclass(slots=True, kw_only=True)

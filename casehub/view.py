@@ -27,7 +27,8 @@ class CaseView:
     """A case from the inside, read-only and at one version: its facts, its status, its history.
 
     `structure` is what its definition comes to: bindings, goals, types; `goals` those that are reached; `purpose` the goal or
-    fact that the case was started for, empty where its definition says; `trace` the `traceparent` that it belongs to, if any.
+    fact that the case was started for, empty where its definition says; `trace` the `traceparent` that it belongs to, if any;
+    `deadline` the time (UTC) when the parent of a sub-case waits for it no longer, if that is said.
 
     `now` is the time of the turn or deliberation it was made for (UTC), `in_flight` the bindings that workers or people
     are at work on, `milestones` where they stand, `upto` the position that the log answers as of, None for its end;
@@ -40,6 +41,7 @@ class CaseView:
         "_history",
         "_log",
         "_state",
+        "deadline",
         "goals",
         "in_flight",
         "inquiries",
@@ -80,6 +82,7 @@ class CaseView:
         }
         self.purpose: str = state.purpose
         self.trace: str = state.trace
+        self.deadline: datetime | None = state.deadline
         self.goals: frozenset[str] = frozenset(state.goals)
         self.in_flight: tuple[str, ...] = tuple([activation.binding for activation in state.activations.values()])
 
@@ -126,7 +129,7 @@ class WorkerExecution:
     """One attempt of a worker, for the worker that asks for it by this type.
 
     `attempt` counts from 1; `idempotency_key` is the same for all attempts of an activation; `deadline` is a time of
-    the monotonic clock, None without a time limit; `due` the time of the occurrence of a schedule that it runs for;
+    the monotonic clock, the earlier of its time limit's and of its case's as a sub-case, None without either; `due` the time of the occurrence of a schedule that it runs for;
     `undoes` the activation that it compensates, whose idempotency key that is.
     """
 

@@ -7,6 +7,7 @@ gave are in `SUB_CASE_STARTED`. Starting them is left to whoever hears that (see
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any, Final
 
 from casehub.activation import Activation
@@ -63,6 +64,10 @@ def _started(
         yield from failed(state, NO_SEED, binding, activation, result, error, permanent=True)
         return
     budget = left_over(state, structure, binding)
+    limit = binding.policy.timeout
+    due = None if limit is None else event.at + limit
+    outlives = not spec.wait or (spec.rest is Rest.KEEP and spec.need is not None)
+    deadline = None if outlives else state.deadline_of(activation, due)
     for child, facts in starts.items():
         yield SubCaseStarted(
             child=child,
@@ -74,12 +79,13 @@ def _started(
             waited=spec.wait,
             budget=budget,
             trace=state.trace,
+            deadline=deadline,
         )
     if not (spec.wait and starts):
         result.value = [] if spec.takes is not None else None
         yield from completed(state, structure, NO_SEED, binding, activation, result)
-    elif binding.policy.timeout is not None:
-        yield TimerSet(timer=TimerId(f"{EXPIRY}:{activation.id}"), due=event.at + binding.policy.timeout)
+    elif due is not None:
+        yield TimerSet(timer=TimerId(f"{EXPIRY}:{activation.id}"), due=due)
 
 
 def _starts(
@@ -146,11 +152,14 @@ def expire_children(state: CaseState, structure: Structure, event: TimerFired) -
     activation = state.activations.get(ActivationId(id)) if purpose == EXPIRY else None
     if activation is None:
         return
-    binding = structure.bindings[activation.binding]
+    yield from _expired(state, structure.bindings[activation.binding], activation, event.at)
+
+
+def _expired(state: CaseState, binding: Binding, activation: Activation, at: datetime) -> Iterable[Event]:
     limit = binding.policy.timeout
     seconds = 0.0 if limit is None else limit.total_seconds()
-    result = Returned(activation=activation.id, attempt=activation.attempt, expired=seconds, at=event.at)
-    yield from failed(state, NO_SEED, binding, activation, result, None)
+    result = Returned(activation=activation.id, attempt=activation.attempt, expired=seconds, at=at)
+    return failed(state, NO_SEED, binding, activation, result, None)
 
 
 # ---- what comes back
@@ -198,6 +207,10 @@ def _judged(
             return
         yield from completed(intake.state, intake.structure, intake.chance, binding, activation, result)
     elif tally.all - tally.lost < need:
+        over = intake.state.timers.get(TimerId(f"{EXPIRY}:{activation.id}"))
+        if over is not None and over <= input.at:  # what they were given up for is that their time is over
+            yield from _expired(intake.state, binding, activation, input.at)
+            return
         children = intake.state.children.of(activation.id)
         lost = "; ".join(
             f"{c.id} is {c.status}: {c.reason}" for c in children if c.status not in (None, CaseStatus.COMPLETED)

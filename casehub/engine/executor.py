@@ -74,6 +74,7 @@ class Attempt:
 
     __slots__ = (
         "_alarm",
+        "_bound",
         "_scope",
         "_view",
         "_wheel",
@@ -101,6 +102,7 @@ class Attempt:
         self.expired = False
         self._scope: anyio.CancelScope | None = None
         self._alarm: Alarm | None = None
+        self._bound: float | None = None
         self.questions = questions
         self.owner = owner
         self._view = view
@@ -132,6 +134,7 @@ class Attempt:
             due, undoes = self.activation.due, self.activation.undoes
             execution = WorkerExecution(self.id, self.binding.name, self.number, view, due=due, undoes=undoes)
             execution.asking = partial(self._ask, execution)
+            execution.deadline = self._bound = self._inherited(view)
         result = Returned(activation=self.id, attempt=self.number)
         if not self.wanted():
             return None
@@ -148,7 +151,7 @@ class Attempt:
                 else:  # once it has a thread
                     began = partial(self._set_alarm, execution, seconds)
                 if execution is not None:
-                    execution.deadline = self._wheel.clock.monotonic() + seconds
+                    self._tell(execution, self._wheel.clock.monotonic() + seconds)
                     execution.beat = partial(self._beat, execution, seconds)
             arguments = self._arguments(worker, resources, execution)
             if worker.loads:
@@ -241,7 +244,17 @@ class Attempt:
         if self._scope is not None:
             self._alarm = self._wheel.alarm(seconds, self._expire)
             if execution is not None:
-                execution.deadline = self._alarm.at
+                self._tell(execution, self._alarm.at)
+
+    def _inherited(self, view: CaseView) -> float | None:
+        """When nobody waits for its case any longer, on the monotonic clock."""
+        if view.deadline is None or self.activation.undoes is not None:
+            return None
+        clock = self._wheel.clock
+        return clock.monotonic() + (view.deadline - max(clock.now(), view.now)).total_seconds()
+
+    def _tell(self, execution: WorkerExecution, at: float) -> None:
+        execution.deadline = at if self._bound is None else min(at, self._bound)
 
     def _expire(self) -> None:
         self.expired = True
@@ -251,7 +264,7 @@ class Attempt:
     def _beat(self, execution: WorkerExecution, seconds: float) -> None:
         if self._alarm is not None:
             self._wheel.move(self._alarm, seconds)
-            execution.deadline = self._alarm.at
+            self._tell(execution, self._alarm.at)
 
 
 async def with_loaded(

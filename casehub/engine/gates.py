@@ -98,7 +98,7 @@ def _planned(
         said = str(plain(plan.title, "the title")).strip()
         title = said or f"{performer.name} {value}"[:SHOWN]
         held = str(plain(input.held, "the reason"))
-        tasks = [_task(gate, binding, activation, plan, title, n, input) for n in range(1, gate.approvals + 1)]
+        tasks = [_task(state, gate, binding, activation, plan, title, n, input) for n in range(1, gate.approvals + 1)]
     except Exception as error:  # a type's own code may raise anything
         yield from failed(state, NO_SEED, binding, activation, input, error, permanent=True)
         return
@@ -119,11 +119,13 @@ def _planned(
 
 
 def _task(
-    gate: Gate[Any], binding: Binding, activation: Activation, plan: Planned[object], title: str, n: int, input: Returned
+    state: CaseState, gate: Gate[Any], binding: Binding, activation: Activation, plan: Planned[object], title: str, n: int,
+    input: Returned,
 ) -> Event:  # fmt: skip
     again = f"-{activation.plans + 1}" if activation.plans else ""
     of = f" ({n} of {gate.approvals})" if gate.approvals > 1 else ""
     created = asked_of(
+        state,
         TaskId(f"{activation.id}/gate-{n}{again}"),
         gate.task(title + of, plan.description),
         activation,

@@ -77,7 +77,12 @@ class Intake:
         if self.state.version:
             raise InputRefusedError(f"case {self.state.id!r} has been started; give another case_id")
         yield CaseStarted(
-            structure=self.structure.hash, budget=input.budget, goal=input.goal, trace=input.trace, by=input.by
+            structure=self.structure.hash,
+            budget=input.budget,
+            goal=input.goal,
+            trace=input.trace,
+            deadline=input.deadline,
+            by=input.by,
         )
         yield from quarantined(self.state, input.quarantined)
         if input.facts:

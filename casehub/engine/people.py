@@ -130,13 +130,14 @@ def _computed(
             "annotation HumanTask[...] names"
         )
     again = f"/{activation.attempt}" if activation.attempt > 1 else ""
-    created = asked_of(TaskId(activation.id + again), asked, activation, binding, at, binding.policy.timeout)
+    created = asked_of(state, TaskId(activation.id + again), asked, activation, binding, at, binding.policy.timeout)
     created.shows = tuple(shown)
     return created
 
 
 def asked_of(
-    task: TaskId, asked: HumanTask[Any], activation: Activation, binding: Binding, at: datetime, timeout: timedelta | None = None
+    state: CaseState, task: TaskId, asked: HumanTask[Any], activation: Activation, binding: Binding, at: datetime,
+    timeout: timedelta | None = None,
 ) -> HumanTaskCreated:  # fmt: skip
     """The event that asks people. Raises `FactError` and `LimitError` for texts that no store could write."""
     return HumanTaskCreated(
@@ -152,7 +153,7 @@ def asked_of(
         follow_up=time_of("follow_up", asked.follow_up, at),
         escalates=time_of("escalate", asked.escalate, at),
         escalate_to=tuple(dict.fromkeys(asked.escalate_to)),
-        expires=asked.expiry(at, timeout),
+        expires=state.deadline_of(activation, asked.expiry(at, timeout)),
     )
 
 
@@ -192,7 +193,7 @@ def ask(intake: Intake, input: Ask) -> Iterator[Event]:
         return
     binding = intake.structure.bindings[activation.binding]
     try:
-        created = asked_of(input.task, input.asked, activation, binding, input.at)
+        created = asked_of(intake.state, input.task, input.asked, activation, binding, input.at)
     except (FactError, LimitError) as error:
         raise InputRefusedError(f"task {input.task!r}: {error}") from None
     created.by, created.ask, created.form = f"worker:{activation.worker}", True, input.form

@@ -374,7 +374,7 @@ def test_a_line_that_is_no_event_is_refused(line: str | bytes) -> None:
 
 
 def test_statuses_are_written_as_their_names() -> None:
-    written = b'{"before":"STARTING","after":"RUNNING","reason":"","structure":"","budget":null,"goal":"","trace":""}'
+    written = b'{"before":"STARTING","after":"RUNNING","reason":"","structure":"","budget":null,"goal":"","trace":"","deadline":null}'
     assert encode(CaseStarted())[1] == written
     assert type(read("CASE_STARTED", b"{}")) is CaseStarted
     assert read("CASE_STARTED", b"{}").after is CaseStatus.RUNNING  # type: ignore[attr-defined]
