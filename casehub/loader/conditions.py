@@ -59,7 +59,7 @@ _KINDS: Final = {
 @dataclass(frozen=True, slots=True)
 class Asked:
     """An expression that is to be compiled: where it stands and what it is for. `sets`: the fact that it becomes; `names`:
-    what it may name instead of facts."""
+    what it may name instead of facts; `also`: what it may name beside them, of any type."""
 
     node: Scalar
     subject: str
@@ -67,6 +67,7 @@ class Asked:
     sets: str = ""
     wants: Wants = Wants.TRUTH
     names: Mapped[str, cel.Type] | None = None
+    also: tuple[str, ...] = ()
 
 
 class Expressions:
@@ -81,9 +82,11 @@ class Expressions:
 
     def program(
         self, node: Node, subject: str, language: str = "", sets: str = "", wants: Wants = Wants.TRUTH,
-        names: Mapped[str, cel.Type] | None = None,
+        names: Mapped[str, cel.Type] | None = None, also: tuple[str, ...] = (),
     ) -> Program | None:  # fmt: skip
-        """The program of an expression; it is compiled by `compile`. `names`: what it may name instead of facts."""
+        """The program of an expression; it is compiled by `compile`. `names`: what it may name instead of facts; `also`:
+        beside them."""
+        known = {**(self.facts if names is None else names), **dict.fromkeys(also)}
         if not isinstance(node, Scalar) or node.value is None or not (sets or isinstance(node.value, str)):
             self._mistakes.note(
                 node.place,
@@ -93,10 +96,10 @@ class Expressions:
             )
             return None
         if (language or self.language) == "jq":
-            return self._jq(node, subject, self.facts if names is None else names)
-        reads, optional, _ = named_in(node.text, self.facts if names is None else names)
+            return self._jq(node, subject, known)
+        reads, optional, _ = named_in(node.text, known)
         program = Later(node.text, reads, optional)
-        self.asked.append(Asked(node, subject, program, sets, wants, names))
+        self.asked.append(Asked(node, subject, program, sets, wants, names, also))
         return program
 
     def _jq(self, node: Scalar, subject: str, facts: Mapped[str, Any]) -> Program | None:
@@ -137,7 +140,8 @@ class Expressions:
                 waiting.discard(each.sets)
         for each in self.asked:
             if not each.sets:
-                returned = self._compiled(each, known if each.names is None else each.names, fields)
+                names = {**(known if each.names is None else each.names), **dict.fromkeys(each.also, cel.Type.DYN)}
+                returned = self._compiled(each, names, fields)
                 if (
                     returned is not None
                     and returned not in (*_KINDS[each.wants], cel.Type.DYN)

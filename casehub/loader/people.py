@@ -104,16 +104,17 @@ class TaskReader:
         self._types = types
 
     def task(self, name: str, section: Section, expressions: Expressions) -> Worker:
-        """The worker that stands for people."""
+        """The worker that stands for people. With `each` its first parameter is the element, as `as` calls it."""
         subject = f"{section.subject}.ask"
         node = section.value("ask")
         ask = self._sections.section(node, "ask", subject) or Section(Mapping(node.place), subject, {})
         declared = self._types.declared(ask.value("form"), f"{subject}.form").annotation if "form" in ask else Any
+        element = tuple(section.only("as").values())
         fixed: dict[str, Any] = {}
         programs: dict[str, Program] = {}
         for key in _SAID:
             if key in ask:
-                self._said(ask.value(key), key, f"{subject}.{key}", fixed, programs, expressions)
+                self._said(ask.value(key), key, f"{subject}.{key}", fixed, programs, expressions, element)
         if ("escalate" in ask) != ("escalate_to" in ask):
             self._mistakes.note(
                 ask.node.place,
@@ -137,8 +138,10 @@ class TaskReader:
             form.schema()
         except FactError as error:
             self._mistakes.note(ask.value("form").place, f"{subject}.form", str(error), "give another type")
+        given = {each: Parameter(each, Plain, target=each, type=FactType()) for each in element}
+        given.update({each.name: each for each in asking.parameters if each.name not in given})
         return Worker(
-            name, asking, asking.parameters, tuple(written)[:1], computes=str(asking), is_async=False, form=form
+            name, asking, tuple(given.values()), tuple(written)[:1], computes=str(asking), is_async=False, form=form
         )
 
     def _said(
@@ -149,13 +152,14 @@ class TaskReader:
         fixed: dict[str, Any],
         programs: dict[str, Program],
         expressions: Expressions,
+        element: tuple[str, ...],
     ) -> None:
         """Something that stands there, or that an expression comes to."""
         wants = _SAID[key]
         if isinstance(node, Mapping):
             section = self._sections.section(node, "expression", subject)
             for language in section.values if section is not None else ():
-                program = expressions.program(node.values[language], subject, language, wants=wants)
+                program = expressions.program(node.values[language], subject, language, wants=wants, also=element)
                 if program is not None:
                     programs[key] = program
         elif wants is Wants.TEXT:

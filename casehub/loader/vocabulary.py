@@ -156,6 +156,7 @@ SECTIONS: Final[Mapping[str, Mapping[str, Key]]] = {
         "case": Key(Takes.ONE, "The cases of another definition that do it.", section="case"),
         "writes": Key(Takes.NAMES, "The fact that the result becomes, or the facts that a returned mapping may hold."),
         "each": Key(Takes.TEXT, "A list of whose elements each gets the work, as the first parameter of the function."),
+        "as": Key(Takes.TEXT, "What a task for people that is written out calls an element of 'each'."),
         "need": Key(Takes.INTEGER, "How many of the elements have to be done; all without it."),
         "rest": _choice("What becomes of the others then.", Rest),
         "gate": Key(Takes.ONE, "What holds the action that it plans until people have approved it.", section="gate"),

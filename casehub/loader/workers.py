@@ -8,10 +8,11 @@ from typing import Any, Final, cast
 
 from casehub.binding import Binding, Faulted, Signal, Trigger, Worker
 from casehub.definition import CaseDefinition
+from casehub.each import Each, of_an_element, of_the_whole, whole
 from casehub.gate import Gate
 from casehub.loader.code import AllowedCode
 from casehub.loader.conditions import ConditionReader, Expressions
-from casehub.loader.document import Mapping, Node, Sequence
+from casehub.loader.document import Mapping, Node, Scalar, Sequence
 from casehub.loader.expressions import Computation, Program
 from casehub.loader.fact_types import TypeReader
 from casehub.loader.gates import GateReader
@@ -22,6 +23,8 @@ from casehub.loader.policies import PolicyReader
 from casehub.loader.sections import Section, SectionReader
 from casehub.loader.subcases import Opener, SubCaseReader
 from casehub.policies import UNREPEATED, OnOutcome, PolicyOptions, policy_of
+from casehub.subcase import Rest
+from casehub.wiring import WiringError
 
 _KINDS: Final = ("run", "set", "ask", "case")
 """The ways to say what is done."""
@@ -129,6 +132,8 @@ class WorkerReader:
             return
         old = definition.workers[found[0]]
         old = definition.workers[found[0]] = replace(old, computes=self._gates.judged(old, expressions))
+        if "as" in section and not self._names_element(section, expressions):
+            return
         if "each" in section:
             self._each(definition, found[0], section, options)
             return
@@ -162,10 +167,13 @@ class WorkerReader:
         if worker.function is _nothing:
             self._binding(definition, worker.name, (worker,), section, options)
             return
+        if isinstance(section.node.values.get("ask"), Mapping) and "as" in section:
+            self._asked_each(definition, place, section, options)
+            return
         if not {"run", "ask"} & set(section.values) or isinstance(section.node.values.get("ask"), Mapping):
             self._mistakes.note(
-                section.node.keys["each"].place, section.subject, "has 'each' without a function that takes an element",
-                "give run: module:function, or ask: module:function",
+                section.node.keys["each"].place, section.subject, "has 'each' and nothing that takes an element",
+                "give run: module:function, or ask: module:function, or beside a task that is written out as: and a name",
             )  # fmt: skip
             return
         del definition.workers[place]
@@ -181,6 +189,47 @@ class WorkerReader:
             **section.only("each", "need", "rest"),
             **options,
         )(worker.function)
+
+    def _names_element(self, section: Section, expressions: Expressions) -> bool:
+        """Whether `as` can name an element; noted where it cannot."""
+        node, name = section.value("as"), section.get("as")
+        reason = remedy = ""
+        if "each" not in section or not isinstance(section.node.values.get("ask"), Mapping):
+            reason, remedy = "names an element, and no task that is written out is of each", "leave it out"
+        elif "capability" in section:
+            reason, remedy = "has a capability, and what is done for each element has none", "leave the capability out"
+        elif name in expressions.facts:
+            reason, remedy = f"calls an element {name!r}, as a fact is called", "call it otherwise"
+        if reason:
+            self._mistakes.note(node.place, f"{section.subject}.as", reason, remedy)
+            return False
+        return isinstance(node, Scalar) and self._sections.fact_name(node, f"{section.subject}.as")
+
+    def _asked_each(self, definition: CaseDefinition, place: int, section: Section, options: dict[str, Any]) -> None:
+        """Make a task that is written out one that people do for each element of a list."""
+        worker = replace(definition.workers[place], capability="")
+        wanted = Each(section.get("each"), section.get("need"), Rest(section.get("rest", Rest.CANCEL)))
+        policy: PolicyOptions = cast(
+            "PolicyOptions", {key: options[key] for key in options if key not in ("when", "on")}
+        )
+        part = CaseDefinition(f"{definition.name}.{worker.name}", at_quiescence=True)
+        part.serializers = definition.serializers
+        own = self._sections.noting(section, lambda: policy_of(of_an_element(worker, policy)))
+        try:
+            starter = whole(worker, wanted, part.name)
+        except WiringError as error:
+            self._mistakes.note(section.node.keys["each"].place, section.subject, str(error), error.remedy)
+            return
+        if own is None:
+            return
+        part.workers.append(worker)
+        part.returned[worker.name] = definition.returned[worker.name]
+        part.bindings.append(Binding(worker.name, (worker,), policy=own))
+        definition.sub_cases[part.name] = part
+        definition.workers[place] = starter
+        rest: dict[str, Any] = {**of_the_whole(policy)}
+        rest.update({key: options[key] for key in ("when", "on") if key in options})
+        self._binding(definition, worker.name, (starter,), section, rest)
 
     def _computing(self, name: str, section: Section, expressions: Expressions) -> Worker:
         node = section.value("set")

@@ -846,3 +846,40 @@ def test_a_package_is_allowed_with_what_lies_in_it_and_nothing_else() -> None:
 def test_a_large_definition_loads_quickly() -> None:
     workers = "".join(f"  w{n}:\n    set: {{f{n + 1}: f{n} + 1}}\n    when: f{n} > {n}\n" for n in range(300))
     assert len(loads(f"case: x\ninputs: {{f0: integer}}\nworkers:\n{workers}").bindings) == 300
+
+
+READERS = """
+case: readers
+inputs: {papers: "list[object]", editor: string}
+workers:
+  read:
+    ask:
+      title: {cel: '"Read " + paper.title + " for " + editor'}
+      form: boolean
+      shows: [paper]
+      users: {cel: "[paper.reader]"}
+    each: papers
+    as: paper
+    need: 2
+    writes: verdicts
+  count: {set: {told: verdicts.size()}}
+goal: told
+"""
+
+
+async def test_people_may_be_asked_about_each_element_of_a_list() -> None:
+    d = loads(READERS)
+    async with CaseTestKit(d) as kit:
+        papers = [{"title": title, "reader": reader} for title, reader in (("A", "ada"), ("B", "bob"), ("C", "cy"))]
+        case = await kit.start(d, papers=papers, editor="Eve")
+        await kit.settle()
+        tasks = await kit.hub.tasks.list()
+        assert [(task.title, *task.users) for task in tasks] == [
+            ("Read A for Eve", "ada"), ("Read B for Eve", "bob"), ("Read C for Eve", "cy"),
+        ]  # fmt: skip
+        for task in tasks[1:]:
+            await kit.hub.tasks.complete(task.id, task.users == ("cy",), by=f"user:{task.users[0]}")
+        facts = await case.completed()
+        assert (facts["verdicts"], facts["told"]) == ([False, True], 2)
+        await kit.settle()
+        assert await kit.hub.tasks.list() == []

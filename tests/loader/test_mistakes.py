@@ -112,7 +112,7 @@ MISTAKES: dict[str, tuple[str, str, str]] = {
     "both code and expressions": ("case: x\nworkers:\n  ^go: {run: 'tests.loader.code:assess', set: {a: '1'}}", "has run and set", "give one of run"),
     "need without a list": (GOOD + "    ^need: 2", "has 'need', and no list of which it would be", "say which with each"),
     "none of each": ('case: x\ninputs: {words: "list[string]", document: string}\nworkers:\n  go: {run: "tests.loader.code:count", each: ^words, writes: counts, need: 0}', "needs 0 of 'words'", "at least 1"),
-    "each without a function": (GOOD + "    ^each: applicant", "has 'each' without a function", "give run:"),
+    "each without a function": (GOOD + "    ^each: applicant", "has 'each' and nothing that takes an element", "give run:"),
     "a worker without a name": ("case: x\nworkers:\n  ^'': {set: {a: '1'}}", "has an element without a name", "name it"),
     # ---- people
     "a task without a title": (GOOD + "  ok: {ask: ^{form: boolean}, writes: fine}", "lacks 'title'", "add title:"),
@@ -129,6 +129,11 @@ MISTAKES: dict[str, tuple[str, str, str]] = {
     "a priority of a task that is none": (GOOD + "  ok: {ask: {title: Fine?, form: boolean, priority: ^high}, writes: fine}", "a whole number was expected", ""),
     "an expression of a priority that comes to a text": (GOOD + "  ok: {ask: {title: Fine?, form: boolean, priority: {cel: '^\"high\"'}}, writes: fine}", "a whole number was expected", ""),
     "an expression of a span that comes to a number": (GOOD + "  ok: {ask: {title: Fine?, form: boolean, expires: {cel: ^1 + 2}}, writes: fine}", "the text of a duration was expected", ""),
+    "an element that is called as a fact": (GOOD + "  ok: {ask: {title: Fine?, form: boolean}, writes: fine, each: items, as: ^amount}", "calls an element 'amount', as a fact is called", "call it otherwise"),
+    "an element of nothing": (GOOD + "  ok: {ask: {title: Fine?, form: boolean}, writes: fine, as: ^item}", "no task that is written out is of each", "leave it out"),
+    "an element with a space": (GOOD + "  ok: {ask: {title: Fine?, form: boolean}, writes: fine, each: items, as: ^an item}", "is no name of a fact", "letters"),
+    "an element of a task with a capability": (GOOD + "  ok: {ask: {title: Fine?, form: boolean}, writes: fine, each: items, as: ^item, capability: x}", "has a capability", "leave the capability out"),
+    "a task of each element without a name for it": (GOOD + "  ok: {ask: {title: Fine?, form: boolean}, writes: fine, ^each: amount}", "nothing that takes an element", "as: and a name"),
     "an escalation to nobody": (GOOD + "  ok: {ask: ^{title: Fine?, form: boolean, escalate: 1d}, writes: fine}", "not both", "escalate_to"),
     "a confidence that is none": (GOOD + "done_when: {confident: {rating: ^2}}", "a number from 0 to 1 was expected", ""),
     # ---- times
