@@ -259,6 +259,28 @@ async def test_a_server_that_is_away_is_said_to_be() -> None:
 # ---- Redis
 
 
+async def test_after_questions_that_were_cancelled_each_key_has_its_own_answer(redis_url: str) -> None:
+    """S053. A cancelled question leaves no answer behind for who asks next."""
+    async with in_use(snapshots := RedisSnapshots(redis_url)):
+        for n in range(10):
+            await snapshots.save(snapshot_of(f"c{n}", payload=f"of c{n}".encode()))
+        answered = 0
+        for n in range(2_000):
+            asking = asyncio.ensure_future(snapshots.latest(CaseId(f"c{n % 10}")))
+            for _ in range(n % 7):
+                await asyncio.sleep(0)
+            if n % 3:
+                asking.cancel()
+            try:
+                found = await asking
+            except asyncio.CancelledError:
+                continue
+            assert found is not None
+            assert (found.id, found.payload) == (f"c{n % 10}", f"of c{n % 10}".encode())
+            answered += 1
+        assert 600 < answered < 2_000
+
+
 async def test_a_damaged_hash_and_another_kind_of_key_are_said(redis: str, redis_url: str) -> None:
     prefix = redis_url.rpartition("prefix=")[2]
     async with Redis.from_url(redis) as client, in_use(RedisSnapshots(redis_url)) as snapshots:

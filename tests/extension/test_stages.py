@@ -239,6 +239,20 @@ async def test_a_required_item_that_never_ran_keeps_its_stage_open() -> None:
         assert await status(case, "s") is StageStatus.COMPLETED
 
 
+async def test_what_another_stage_requires_keeps_no_stage_open() -> None:
+    """S102."""
+    gate, d = asyncio.Event(), definition()
+    d.stage("a", works(d, "slow", gate=gate))
+    d.stage("b", works(d, "quick"))
+    async with CaseTestKit(d, loop=loop()) as kit:
+        case = await kit.start(d, x=1)
+        await kit.settle()
+        assert [await status(case, name) for name in "ab"] == [StageStatus.ACTIVE, StageStatus.COMPLETED]
+        gate.set()
+        await kit.settle()
+        assert await status(case, "a") is StageStatus.COMPLETED
+
+
 async def test_a_stage_that_requires_nothing_never_completes_by_itself() -> None:
     d = definition()
     d.stage("s", works(d, "work"), optional=["work"])
