@@ -160,6 +160,7 @@ async def opened(parts: Composition, subscribers: list[Subscriber[Any]]) -> Open
         resources = await open_resources(registry, parts.replaced, opening)
         group = anyio.create_task_group()
         wheel = TimerWheel(parts.clock, store)
+        spawn = TaskPool(group).spawn
         runtime = Runtime(
             store=store,
             bus=bus,
@@ -167,12 +168,12 @@ async def opened(parts: Composition, subscribers: list[Subscriber[Any]]) -> Open
             wheel=wheel,
             outage=Outage(parts.patience),
             executor=parts.executor,
-            spawn=TaskPool(group).spawn,
+            spawn=spawn,
             chance=parts.chance,
             resources=resources,
             brake=brake,
             ward=ward,
-            standing=Standing(store) if isinstance(store, SharedStore) else None,
+            standing=Standing(store, spawn) if isinstance(store, SharedStore) else None,
         )
         residents = Residents(
             runtime,

@@ -116,7 +116,8 @@ class SharedStore(Protocol):
         """Take a case up, unless a hub that is there has it; the right that somebody had before is void.
 
         Of many who try at once one succeeds. A case that has ended stays nobody's, unless `ended` is claimed too; one
-        that has not begun is claimed by writing it. Raises `StoreUnavailableError`.
+        that has not begun is claimed by writing it. A caller who is cancelled has claimed nothing, once that has come to
+        its end. Raises `StoreUnavailableError`.
         """
         ...
 

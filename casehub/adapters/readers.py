@@ -28,7 +28,7 @@ class Reader(ABC, Generic[S]):
     def close(self) -> None: ...
 
 
-_Job = tuple[Callable[[Any], Any], "asyncio.Future[Any]"]
+_Job = tuple[Callable[[Any], Any], "asyncio.Future[Any]", Callable[[Any], object] | None]
 
 
 class Readers(Generic[S]):
@@ -42,13 +42,27 @@ class Readers(Generic[S]):
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
         self._threads: list[LoopThread] = []
 
-    async def ask(self, question: Callable[[S], T]) -> T:
-        """What the question returns or raises, called in a thread, all of it on one snapshot of the database."""
+    async def ask(self, question: Callable[[S], T], unheard: Callable[[T], object] | None = None) -> T:
+        """What the question returns or raises, called in a thread, all of it on one snapshot of the database.
+
+        `unheard`: called on the loop's thread with an answer whose asker was cancelled before it came to hear it.
+        """
         if not self._threads:
             self._threads = [LoopThread(f"{self._name}-{n}", self._serve) for n in range(self._number)]
         answer: asyncio.Future[T] = self._loop.create_future()
-        self._jobs.put((question, answer))
-        return await answer
+        self._jobs.put((question, answer, unheard))
+        try:
+            return await answer
+        except asyncio.CancelledError:
+            if unheard is not None and answer.done() and not answer.cancelled() and answer.exception() is None:
+                unheard(answer.result())  # it was there already
+            raise
+
+    def tell(self, order: Callable[[S], object]) -> None:
+        """Have something done behind what was asked before, if it can be: nobody waits for it."""
+        done: asyncio.Future[object] = self._loop.create_future()
+        done.add_done_callback(asyncio.Future.exception)  # which nobody hears
+        self._jobs.put((order, done, None))
 
     async def close(self) -> None:
         """Waits until everything is answered that was asked, and nothing is open any longer."""
@@ -68,7 +82,7 @@ class Readers(Generic[S]):
     def _serve(self, thread: LoopThread) -> None:
         reader = self._reader()
         while (job := self._jobs.get()) is not None:
-            question, answer = job
+            question, answer, unheard = job
             if answer.done():
                 continue  # nobody waits any more: a database that was away has other things to do now
             value: Any = None
@@ -77,13 +91,17 @@ class Readers(Generic[S]):
                 value = reader.answer(question)
             except Exception as failure:
                 error = failure
-            thread.tell(_settle, answer, value, error)
+            thread.tell(_settle, answer, value, error, unheard)
         reader.close()
 
 
-def _settle(answer: asyncio.Future[Any], value: Any, error: Exception | None) -> None:
-    if answer.done():
-        return  # the caller was cancelled
+def _settle(
+    answer: asyncio.Future[Any], value: Any, error: Exception | None, unheard: Callable[[Any], object] | None
+) -> None:
+    if answer.done():  # the caller was cancelled
+        if unheard is not None and error is None:
+            unheard(value)
+        return
     if error is None:
         answer.set_result(value)
     else:

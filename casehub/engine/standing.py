@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Final, TypeVar
 
 import anyio
@@ -22,10 +23,14 @@ AGAIN: Final = 0.1
 
 
 class Standing:
-    """The lease of a hub as its pumps see it. `fenced`: turns that were refused, as they were another hub's to write."""
+    """The lease of a hub as its pumps see it. `fenced`: turns that were refused, as they were another hub's to write.
 
-    def __init__(self, store: SharedStore) -> None:
+    `spawn`: runs a job in a task of the hub's group.
+    """
+
+    def __init__(self, store: SharedStore, spawn: Callable[..., object]) -> None:
         self.store = store
+        self._spawn = spawn
         self.fenced = 0
         self._waiting: list[asyncio.Future[None]] = []
 
@@ -51,6 +56,10 @@ class Standing:
             return await load(claim)
         except CaseHubError:
             await self.release(None, case, claim, tenant)
+            raise
+        except asyncio.CancelledError:  # nobody here works it, and others may
+            with suppress(RuntimeError):  # the hub has been left, and all its cases with it
+                self._spawn(self.release, case, claim, tenant)
             raise
 
     async def release(self, _: anyio.CancelScope | None, case: CaseId, claim: Claim, tenant: str) -> None:

@@ -13,7 +13,7 @@ import asyncio
 import itertools
 import time
 from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from typing import Protocol
 
@@ -146,6 +146,21 @@ class SharedStoreContract:
             assert isinstance(await one.claim(CaseId("mine")), Claim)
             await committed(one, Writing("new").turn(CaseStarted()))
             assert isinstance(await other.claim(CaseId("free")), Claim)
+
+    async def test_who_is_cancelled_has_claimed_nothing(self, stores: Stores) -> None:
+        async with two(stores) as (one, other):
+            await committed(one, Writing("c1").turn(CaseStarted()))
+            await one.release(CaseId("c1"), await claimed(one, "c1"))
+            for n in range(40):
+                claiming = asyncio.ensure_future(one.claim(CaseId("c1")))
+                for _ in range(3 * n):
+                    await asyncio.sleep(0)
+                claiming.cancel()
+                with suppress(asyncio.CancelledError):
+                    claim = await claiming  # at any moment of it, and after it
+                    assert isinstance(claim, Claim)
+                    await one.release(CaseId("c1"), claim)
+                await other.release(CaseId("c1"), await claimed(other, "c1"))
 
     async def test_tenants_have_cases_of_one_name(self, stores: Stores) -> None:
         async with two(stores) as (one, other):

@@ -36,9 +36,9 @@ def hub(url: str, *definitions: CaseDefinition, lease: float = 3, **how: object)
     return CaseHub(*definitions, store=PostgresStore(f"{url}&lease={lease:g}"), **how)  # type: ignore[arg-type]  # as given
 
 
-async def until(test: Callable[[], Awaitable[T | None]]) -> T:
+async def until(test: Callable[[], Awaitable[T | None]], patience: float = PATIENCE) -> T:
     """What `test` gives in the end."""
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + patience
     while True:
         found = await test()
         if found:

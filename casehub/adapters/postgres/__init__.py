@@ -168,7 +168,12 @@ class PostgresStore(SqlStore[Session]):
 
     async def claim(self, case: CaseId, tenant: str = "default", *, ended: bool = False) -> Claim | Elsewhere:
         hub = self.hub
-        return await self._claim(lambda connection: claim_case(connection, hub, case, tenant, ended=ended))
+
+        def give_back(found: Claim | Elsewhere) -> None:
+            if isinstance(found, Claim) and self._claims is not None:
+                self._claims.tell(lambda connection: release_case(connection, found, case, tenant))
+
+        return await self._claim(lambda connection: claim_case(connection, hub, case, tenant, ended=ended), give_back)
 
     async def release(self, case: CaseId, claim: Claim, tenant: str = "default") -> None:
         await self._claim(lambda connection: release_case(connection, claim, case, tenant))
@@ -193,11 +198,11 @@ class PostgresStore(SqlStore[Session]):
     async def orphans(self, tenant: str = "default") -> Sequence[CaseId]:
         return await self._ask(lambda session: orphans_of(session.connection, tenant))
 
-    async def _claim(self, act: Callable[[Connection], T]) -> T:
+    async def _claim(self, act: Callable[[Connection], T], unheard: Callable[[T], object] | None = None) -> T:
         if self._claims is None:
             self._writing()  # says why not
             raise StoreError(f"{self.name}: the store is being closed")
-        return await self._claims.ask(act)
+        return await self._claims.ask(act, unheard)
 
     @property
     def _joined(self) -> Membership:
