@@ -49,6 +49,13 @@ def group_of(
                 f"{path.text!r} is of {child.name!r}, and not of {wanted!r}",
                 "name the one that is meant",
             )
+        version = section.get("version", "")
+        kept = "" if child is None else child.title.removeprefix(f"{node.text} ")
+        if child is not None and kept not in (child.title, version) and version:
+            mistakes.note(
+                section.node.values["version"].place, f"{section.subject}.version",
+                f"is {version!r}, and {path.text!r} has the version {kept!r}", "name the version of that file",
+            )  # fmt: skip
     definition.sub_cases[(child or _NOBODY).name] = child or _NOBODY
     mapping = section.node.values.get("outputMapping")
     found = _MAPPING.fullmatch(section.get("outputMapping", "").strip())
@@ -56,13 +63,20 @@ def group_of(
         mistakes.note(
             mapping.place, f"{section.subject}.outputMapping", "does not take one fact for one", "write {fact: .fact}"
         )
-    total = section.get("totalInGroup")
+    total, needed = section.get("totalInGroup"), section.get("requiredCount")
+    for key, count, most in (("totalInGroup", total, None), ("requiredCount", needed, total)):
+        if count is not None and (count < 1 or (most is not None and count > most)):
+            mistakes.note(
+                section.node.values[key].place, f"{section.subject}.{key}", f"is {count}, and can never be reached"
+                if count >= 1 else f"is {count}, and no group is so small",
+                "give at least 1" if most is None else f"give 1 to {most}",
+            )  # fmt: skip
     function = Group(given, total)
     spec = SubCase(
         (child or _NOBODY).name,
         found[2] if found and child is not None else None,
         total is not None,
-        section.get("requiredCount"),
+        None if needed is not None and needed < 1 else needed,
         Rest.CANCEL if section.get("onThresholdReached") == "CANCEL" else Rest.KEEP,
     )
     facts = re.findall(r"\{\s*([A-Za-z_]\w*)", section.get("outputMapping", ""))[:1]

@@ -80,6 +80,7 @@ class OriginalReader:
                 definition.milestone(section.get("name", ""), self._condition(section, "condition"), sla=sla)
         failure = self._terms.completion(self._spec, "failure", goals)
         self._goals(definition, elements["goals"], failure)
+        self._terms.versions(self._top)
         if "authorization" in self._spec and self._terms.read(
             self._spec.value("authorization"), "authorization", "spec.authorization"
         ):
@@ -234,7 +235,7 @@ class OriginalReader:
                     "declare one",
                 )
                 return
-            self._terms.outcomes(section, options)
+            self._terms.outcomes(section, options, len(workers[capability]) - 1)
             self._terms.execution(workers[capability][0][1], options)
             able = tuple(worker for worker, _ in workers[capability])
             definition.workers += [worker for worker in able if worker not in definition.workers]
@@ -280,6 +281,8 @@ class OriginalReader:
         )
         if task is None or "outputMapping" not in task:
             return
+        if task.get("outcomes") == []:
+            self._sections.expected(task.value("outcomes"), f"{task.subject}.outcomes", "a list of answers")
         fixed: dict[str, Any] = {"title": task.get("title", name), "groups": task.get("candidateGroups", [])}
         expires = self._terms.span(task, "expiresIn")
         if expires is not None:
@@ -314,14 +317,21 @@ class OriginalReader:
     # ---- goals
 
     def _goals(self, definition: CaseDefinition, goals: list[Section], failure: GoalExpression | None) -> None:
-        """Declare the goals. One that alone is the failure of a case is a failure goal; several that have to meet are joined."""
+        """Declare the goals. One that alone is the failure of a case, or is of this kind, is a failure goal; several that
+        have to meet are joined."""
         alone = failure is not None and all(failure.satisfied({goal}) for goal in failure.goals)
         conditions: dict[str, Sentry] = {}
         for section in goals:
             name = section.get("name", "")
             if "condition" in section:
                 conditions[name] = self._condition(section, "condition")
-                fails = failure is not None and alone and name in failure.goals
+                named = failure is not None and name in failure.goals
+                fails = (named and alone) or (section.get("kind") == "failure" and not named)
+                if section.get("kind") == "success" and named:
+                    self._mistakes.note(
+                        section.node.place, section.subject, f"{name!r} is of one kind, and spec.completion.failure has it as the other",
+                        "make the two agree",
+                    )  # fmt: skip
                 definition.goals.append(Goal(name, conditions[name], fails))
         if failure is not None and not alone and set(failure.goals) <= set(conditions):
             definition.goals.append(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection
+from typing import Final
 
 from casehub.binding import Trigger
 from casehub.goals import GoalExpression, all_of, any_of
@@ -15,6 +17,11 @@ from casehub.loader.sections import Section, SectionReader
 from casehub.policies import PolicyOptions, Retry
 from casehub.schedule import cron
 from casehub.sentry import Sentry
+
+_NUMBER: Final = r"(?:0|[1-9]\d*)"
+_FORMAT: Final = re.compile(rf"0\.1\.{_NUMBER}")
+_VERSION: Final = re.compile(rf"{_NUMBER}\.{_NUMBER}\.{_NUMBER}(?:-[0-9A-Za-z.-]+)?(?:\+[0-9A-Za-z.-]+)?")
+"""A version as https://semver.org has it."""
 
 
 class TermReader:
@@ -62,8 +69,17 @@ class TermReader:
             Condition(program(found, "filter", "true"))
         ] if found is not None and "filter" in found else []
 
-    def outcomes(self, section: Section, options: PolicyOptions) -> None:
-        """What follows bad outcomes, as options of the binding."""
+    def versions(self, top: Section) -> None:
+        """Note a format that is another one, and a version that is none."""
+        for key, form, reason, remedy in (
+            ("dsl", _FORMAT, "is no version of the format that is read here", 'write dsl: "0.1.0"'),
+            ("version", _VERSION, "is no version", "write three numbers, such as 1.0.0 (https://semver.org)"),
+        ):
+            if key in top and not form.fullmatch(top.get(key)):
+                self._sections.mistakes.note(top.value(key).place, key, f"{top.get(key)!r} {reason}", remedy)
+
+    def outcomes(self, section: Section, options: PolicyOptions, others: int) -> None:
+        """What follows bad outcomes, as options of the binding. `others`: how many workers it could be passed on to."""
         if "outcomePolicy" in section:
             policy = self.read(section.value("outcomePolicy"), "outcomePolicy", f"{section.subject}.outcomePolicy")
             if policy is not None:
@@ -71,6 +87,12 @@ class TermReader:
                     options["on_declined"] = OUTCOMES[policy.get("onDecline")]
                 if "onFailure" in policy:
                     options["on_failed"] = OUTCOMES[policy.get("onFailure")]
+                if policy.get("maxRerouteAttempts", others) < others:
+                    self._sections.mistakes.note(
+                        policy.value("maxRerouteAttempts").place, f"{policy.subject}.maxRerouteAttempts",
+                        f"allows {policy.get('maxRerouteAttempts')}, and each of {others} other workers is tried once",
+                        "give that number or a larger one, or take the capability from a worker",
+                    )  # fmt: skip
 
     def execution(self, worker: Section, options: PolicyOptions) -> None:
         """The time limit and the retries of a worker, as options of its binding."""

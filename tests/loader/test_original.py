@@ -204,6 +204,11 @@ def test_every_other_key_is_an_error_that_names_it(old: str, new: str, key: str)
         ("capability: extract\n", "subCase: {namespace: lending, name: ^visit, version: x}\n", "No such file"),
         ("capability: extract\n", "subCase: ^{name: visit}\n", "lacks 'namespace'"),
         ("expressionLang: jq", "expressionLang: ^mvel", "'mvel' is no choice"),
+        ('dsl: "0.1.0"', 'dsl: ^"9.9"', "'9.9' is no version of the format"),
+        ('dsl: "0.1.0"', 'dsl: ^"1.0.0"', "'1.0.0' is no version of the format"),
+        ('version: "1.0.0"', 'version: ^banana', "'banana' is no version"),
+        ("outcomes: [APPROVED, REJECTED]", "outcomes: ^[]", "a list of answers was expected"),
+        ("maxRerouteAttempts: 3", "maxRerouteAttempts: ^-1", "allows -1"),
     ],
 )  # fmt: skip
 def test_a_mistake_has_its_place(old: str, new: str, problem: str) -> None:
@@ -220,6 +225,46 @@ def test_a_mistake_has_its_place(old: str, new: str, problem: str) -> None:
         places = {place}
     found = [each for each in caught.value.problems if problem in str(each)]
     assert [each.place.removeprefix("loan.yaml:") in places for each in found] == [True], caught.value
+
+
+def test_how_often_work_is_passed_on_is_not_fewer_than_there_are_others() -> None:
+    text = LOAN.replace("    - name: bureau\n      capabilities: [credit-check]\n", "".join(
+        f"    - {{name: bureau{number}, capabilities: [credit-check]}}\n" for number in range(3)
+    ))  # fmt: skip
+    assert len(loads(text).bindings[1].workers) == 3
+    assert loads(text.replace("maxRerouteAttempts: 3", "maxRerouteAttempts: 2"))
+    with pytest.raises(DefinitionError, match="allows 1, and each of 2 other workers is tried once"):
+        loads(text.replace("maxRerouteAttempts: 3", "maxRerouteAttempts: 1"))
+
+
+def test_a_goal_of_the_kind_failure_is_one_without_being_named_as_one() -> None:
+    d = loads(LOAN.replace("    failure: {anyOf: [rejected]}\n", ""))
+    assert {goal.name: goal.failure for goal in d.goals} == {"approved": False, "rejected": True}
+
+
+def test_a_goal_is_of_one_kind() -> None:
+    with pytest.raises(DefinitionError, match="'rejected' is of one kind, and"):
+        loads(LOAN.replace("kind: failure", "kind: success"))
+    text = LOAN.replace("    failure: {anyOf: [rejected]}\n", "").replace("[approved]}", "[approved, rejected]}")
+    with pytest.raises(DefinitionError, match="goal 'rejected': faults the case by itself, and would complete it"):
+        loads(text)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        ("requiredCount: 2", "requiredCount: 5", "is 5, and can never be reached; give 1 to 3"),
+        ("requiredCount: 2", "requiredCount: 0", "is 0, and no group is so small"),
+        ("totalInGroup: 3, requiredCount: 2", "totalInGroup: 0", "is 0, and no group is so small"),
+        ('name: site-visit, version: "1.0.0"', 'name: site-visit, version: "2.0.0"', "is '2.0.0', and 'site-visit.yaml' has the version '1.0.0'"),
+    ],
+)  # fmt: skip
+def test_a_group_that_cannot_be_is_refused(tmp_path: Path, old: str, new: str, problem: str) -> None:
+    (tmp_path / "visits.yaml").write_text(VISITS.replace(old, new))
+    (tmp_path / "site-visit.yaml").write_text(VISIT)
+    with pytest.raises(DefinitionError) as caught:
+        load_definition(tmp_path / "visits.yaml")
+    assert [problem in str(each) for each in caught.value.problems] == [True], caught.value
 
 
 def test_code_for_workers_that_are_not_there_is_refused() -> None:
