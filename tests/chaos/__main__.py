@@ -20,6 +20,7 @@ from tests.chaos.disk import fill_up
 from tests.chaos.kills import kill_loop
 from tests.chaos.lives import Life, Place
 from tests.chaos.points import crash_at, points
+from tests.chaos.stepped import STEPS, step
 
 
 @dataclass(slots=True)
@@ -31,13 +32,13 @@ class Moment:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("harness", choices=["kills", "points", "disk", "moment"])
+    parser.add_argument("harness", choices=["kills", "points", "stepped", "disk", "moment"])
     parser.add_argument("--store", default="sqlite", help="sqlite, or the URL of a PostgreSQL schema that is empty")
     parser.add_argument("--rounds", type=int, default=100)
     parser.add_argument("--beside", type=int, default=0, help="of kills: how many other hubs work the store meanwhile")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--folder", type=Path, help="where the run's files are left; by default they are removed")
-    parser.add_argument("--only", help="of the points, the one of this name")
+    parser.add_argument("--only", action="append", help="of the points, the one of this name; may be given again")
     parser.add_argument("--disk", type=Path, help="a small file system to fill")
     parser.add_argument("--name", default="moment", help="of a moment: what its deed is called after")
     parser.add_argument("--last", action="store_true", help="of moments: let everything come to its end, and check it")
@@ -57,12 +58,19 @@ def main() -> int:
                 run.found = Life.of(place).to_the_end(place.journal().deeds())
             else:
                 asyncio.run(Life.of(place).once(asked.name))
+        elif asked.harness == "stepped":
+            run = step(
+                place, asked.store, [point for point in STEPS if not asked.only or point.name in asked.only], asked.seed
+            )
         elif asked.harness == "kills":
             run = kill_loop(place, asked.store, asked.rounds, asked.seed, asked.beside)
         else:
             chosen = points("sqlite" if asked.store == "sqlite" else "postgresql")
             run = crash_at(
-                place, asked.store, [point for point in chosen if asked.only in (None, point.name)], asked.seed
+                place,
+                asked.store,
+                [point for point in chosen if not asked.only or point.name in asked.only],
+                asked.seed,
             )
     sys.stdout.write(json.dumps(asdict(run)) + "\n")
     return 1 if run.found["problems"] or getattr(run, "missed", ()) else 0

@@ -209,6 +209,8 @@ def effects_have_one_key(found: Evidence) -> Iterator[str]:
 
 def owners_do_not_overlap(found: Evidence) -> Iterator[str]:
     """I6"""
+    once = Counter((effect.key, effect.attempt) for effect in found.effects)
+    yield from (f"attempt {attempt} of {key} was called {n} times" for (key, attempt), n in once.items() if n > 1)
     if found.beside:
         return  # a case may go back and forth between hubs that live
     gone: set[tuple[str, int]] = set()

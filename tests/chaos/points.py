@@ -132,7 +132,7 @@ def target(point: Point) -> tuple[Any, str, Any]:
     return owner, name, getattr(owner, name)
 
 
-def install(point: Point, die: Callable[[], NoReturn]) -> None:
+def install(point: Point, die: Callable[[], object]) -> None:
     """Replace the attribute of a point, so that `die` is called there."""
     owner, name, original = target(point)
     calls = 0

@@ -10,7 +10,8 @@ import json
 import os
 import sqlite3
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -104,6 +105,12 @@ class Ledger:
         self._lock = threading.Lock()
         self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=10)
         self._connection.executescript(_SCHEMA)
+
+    @contextmanager
+    def unused(self) -> Iterator[None]:
+        """Nobody in this process writes to the file meanwhile."""
+        with self._lock:
+            yield
 
     def effect(self, key: str, attempt: int) -> None:
         with self._lock:

@@ -112,6 +112,11 @@ def back_to_the_first(found: Evidence) -> None:
     found.effects += [replace(ours[0], pid=1), replace(ours[0], pid=2), replace(ours[0], pid=1)]
 
 
+def called_by_two(found: Evidence) -> None:
+    found.beside = 1
+    found.effects.append(replace(found.effects[0], pid=1))
+
+
 def another_parent(found: Evidence) -> None:
     child = first(found, SubCaseStarted)
     found.events.remove(child)
@@ -183,6 +188,7 @@ DOCTORED: list[tuple[str, str, Doctor]] = [
     ("I5", "one key for two activations", again(WorkerScheduled)),
     ("I5", "a step that has completed runs again", run_again),
     ("I6", "a process works a case that another has taken over", back_to_the_first),
+    ("I6", "hubs beside each other make one attempt both", called_by_two),
     ("I7", "a case never ends", lose(CaseEnded)),
     ("I9", "an event is not heard", lambda found: found.hearings.pop(len(found.hearings) // 2)),
     ("I9", "events are heard in another order", swapped),
@@ -231,5 +237,5 @@ def test_each_invariant_is_shown_to_fail() -> None:
 def test_effects_of_one_process_after_another_are_no_overlap(honest: Evidence) -> None:
     found = deepcopy(honest)
     key = found.effects[0].key
-    found.effects += [Effect(key, 1, 1), Effect(key, 1, 1), Effect(key, 1, 2)]
+    found.effects += [Effect(key, 11, 1), Effect(key, 12, 1), Effect(key, 13, 2)]
     assert "I6" not in check(found)
