@@ -35,7 +35,7 @@ Examples:
   casehub case signal ID amount=12.5 currency=EUR --reason "new estimate"
   casehub case signal ID reminder                    # it brings nothing
   casehub case signal ID paid=true --key payment-7   # safe to repeat
-  casehub case signal ID limit=500 --expected 12     # unless it has changed since""",
+  casehub case signal ID limit=500 --expected 12     # unless changed since""",
 )
 
 
