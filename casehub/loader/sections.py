@@ -81,6 +81,11 @@ class SectionReader:
     def expected(self, node: Node, subject: str, what: str) -> None:
         """Note that something else was expected here."""
         remedy = "write it"
+        if isinstance(node, Scalar) and node.value == "":
+            self.mistakes.note(
+                node.place, subject, f"is empty, and {what} was expected", "give it, or leave the key out"
+            )
+            return
         if isinstance(node, Scalar) and node.value is None:
             remedy = "give it, or leave the key out"
         elif isinstance(node, Scalar) and what.startswith(("text", "a name")):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any, Final
@@ -16,6 +17,9 @@ from casehub.loader.vocabulary import SECTIONS
 from casehub.lookup import load_extensions
 from casehub.schedule import Schedule, after, at, cron, every
 
+_DATED: Final = re.compile(r"\d{4}-\d")
+"""What is meant as a moment, and not as the name of a fact or milestone."""
+
 
 def _at(text: str, **options: Any) -> Schedule:
     """At a moment, or at the one that a fact holds."""
@@ -23,6 +27,13 @@ def _at(text: str, **options: Any) -> Schedule:
         return at(text if text.isidentifier() else datetime.fromisoformat(text), **options)
     except ValueError:
         return at(text, **options)
+
+
+def _is_moment(text: str) -> bool:
+    try:
+        return datetime.fromisoformat(text) is not None
+    except ValueError:
+        return False
 
 
 _MAKERS: Final[dict[str, Callable[..., Schedule]]] = {"after": after, "at": _at, "every": every, "cron": cron}
@@ -95,6 +106,12 @@ class TriggerReader:
                     f"{key!r} says nothing of {kind!r}",
                     f"{kind} takes {', '.join(fits)}",
                 )
+        if kind == "at" and _DATED.match(section.get("at")) and not _is_moment(section.get("at")):
+            self._mistakes.note(
+                section.value("at").place, f"{section.subject}.at", f"{section.get('at')!r} is no moment",
+                "write it as 2030-01-01T09:00:00Z, or name a fact that holds one",
+            )  # fmt: skip
+            return None
         options: dict[str, Any] = section.only(*fits)
         made = _MAKERS[kind](section.get(kind), **options)
         node = section.value(kind)

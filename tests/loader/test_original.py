@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from ruamel.yaml import YAML
 from structlog.testing import capture_logs
 
 from casehub import (
@@ -17,6 +19,7 @@ from casehub import (
     load_definition,
 )
 from casehub.loader import loads
+from casehub.loader.original_keys import KEYS
 from casehub.loader.quartz import QuartzError, crontab_of, duration_of
 from casehub.testing import CaseTestKit
 
@@ -376,3 +379,67 @@ def test_a_sub_case_may_be_of_the_file_itself(tmp_path: Path) -> None:
     (tmp_path / "visits.yaml").write_text(own.replace("{visitReport: .report}", "{visitReport: .visitReport}"))
     d = load_definition(tmp_path / "visits.yaml")
     assert d.sub_cases == {"lending.visits": d}
+
+
+WHOLE = LOAN.replace(
+    "  milestones:\n",
+    """    - name: site-visits
+      on: {contextChange: {filter: ".needsVisit == true"}}
+      subCase: {namespace: lending, name: site-visit, version: "1.0.0",
+                groupId: visits, totalInGroup: 3, requiredCount: 2, onThresholdReached: CANCEL,
+                inputMapping: "{address: .address}", outputMapping: "{visitReport: .report}"}
+  milestones:
+""",
+)
+"""The example as its documents print it."""
+SECTIONS_OF_IT: dict[str, tuple[str | int, ...]] = {
+    "definition": (),
+    "spec": ("spec",),
+    "authorization": ("spec", "authorization"),
+    "capability": ("spec", "capabilities", 0),
+    "worker": ("spec", "workers", 0),
+    "executionPolicy": ("spec", "workers", 0, "executionPolicy"),
+    "retries": ("spec", "workers", 0, "executionPolicy", "retries"),
+    "binding": ("spec", "bindings", 0),
+    "on": ("spec", "bindings", 0, "on"),
+    "contextChange": ("spec", "bindings", 0, "on", "contextChange"),
+    "schedule": ("spec", "bindings", 3, "on", "schedule"),
+    "outcomePolicy": ("spec", "bindings", 1, "outcomePolicy"),
+    "humanTask": ("spec", "bindings", 2, "humanTask"),
+    "subCase": ("spec", "bindings", 4, "subCase"),
+    "milestone": ("spec", "milestones", 0),
+    "goal": ("spec", "goals", 0),
+    "completion": ("spec", "completion"),
+    "expression": ("spec", "completion", "success"),
+}
+
+
+async def test_the_example_as_printed_visits_its_sites(tmp_path: Path) -> None:
+    (tmp_path / "loan.yaml").write_text(WHOLE)
+    (tmp_path / "site-visit.yaml").write_text(VISIT)
+    d = load_definition(tmp_path / "loan.yaml")
+    async with CaseTestKit(d) as kit:
+        case = await kit.start(d, needsVisit=True, address="12 Elm Road")
+        await kit.settle()
+        for task in (await kit.hub.tasks.list())[:2]:
+            await kit.hub.tasks.complete(task.id, {"outcome": "SEEN"}, by="user:ada")
+        await kit.settle()
+        assert (await case.context())["visitReport"] == ["SEEN", "SEEN"]
+
+
+def test_each_section_is_in_the_example() -> None:
+    assert SECTIONS_OF_IT.keys() == KEYS.keys()
+
+
+@pytest.mark.parametrize("section", KEYS)
+def test_an_unknown_key_of_each_section_is_an_error_that_names_it(section: str, tmp_path: Path) -> None:
+    tree: Any = YAML(typ="safe", pure=True).load(WHOLE)
+    part = tree
+    for step in SECTIONS_OF_IT[section]:
+        part = part[step]
+    part["unheardOf"] = "x"
+    (tmp_path / "loan.yaml").write_text(json.dumps(tree, indent=1))  # YAML has JSON in it
+    (tmp_path / "site-visit.yaml").write_text(VISIT)
+    with pytest.raises(DefinitionError) as caught:
+        load_definition(tmp_path / "loan.yaml")
+    assert ["'unheardOf' is no key of it" in each.reason for each in caught.value.problems] == [True], caught.value
