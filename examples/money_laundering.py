@@ -2,8 +2,9 @@
 
 Who the customer is comes first; transactions and news are then looked at side by side. A senior analyst is asked at
 once about a customer with a history, and otherwise only if what is found is grave: what belongs to no stage goes ahead
-of all of them. A suspicious activity report (SAR) is drafted, sent back, drafted anew and approved within 30 days; the
-authority's gateway is down when it is filed, so that an operator has to try again.
+of all of them. A suspicious activity report (SAR) is drafted, sent back, drafted anew and approved within 30 days. Filing
+it cannot be undone: it is planned, and the reporting officer releases it or does not. The authority's gateway is down
+then, so that an operator has to try again, and as that plans anew, the officer is asked once more.
 """
 
 import asyncio
@@ -15,9 +16,13 @@ from blackboard_ext.strategies import EverythingEligible
 from casehub import (
     CaseDefinition,
     CaseHub,
+    Gate,
     HumanTask,
     HumanTaskCreated,
+    Planned,
     Retry,
+    WorkerExecution,
+    WorkerExecutionDeclined,
     WorkerExecutionFailed,
     any_of,
     present,
@@ -52,6 +57,13 @@ class Opinion:
 class Review:
     approved: bool
     remark: str = ""
+
+
+@dataclass
+class Filing:
+    """The planned action: what the reporting officer sees is what is sent."""
+
+    report: str
 
 
 class Gateway:
@@ -144,9 +156,24 @@ def approve_report(draft: str) -> HumanTask[Review]:
     return HumanTask(f"Report {draft!r}?", Review, groups=["compliance"], due="5d")
 
 
-@investigation.worker(writes="receipt", when=lambda review: review.approved, retry=Retry(2, wait="10ms"))
-async def file_report(draft: str, review: Review, gateway: Gateway) -> str:
-    return await gateway.send(draft, key=draft)
+async def send(action: Filing, gateway: Gateway, execution: WorkerExecution) -> str:
+    return await gateway.send(action.report, execution.idempotency_key)
+
+
+@investigation.worker(
+    writes="receipt",
+    when=lambda review: review.approved,
+    gate=Gate(send, groups=["reporting officers"], due="1d"),
+    retry=Retry(2, wait="10ms"),
+)
+async def file_report(entity: Entity, draft: str, review: Review) -> Planned[Filing]:
+    return Planned(Filing(draft), f"File the report about {entity.name}")
+
+
+@investigation.worker(writes="cleared", on=WorkerExecutionDeclined, when=lambda review: review.approved)
+async def keep_on_record(entity: Entity, review: Review) -> str:
+    """The reporting officer did not release it."""
+    return f"{entity.name}: kept on record, not reported"
 
 
 investigation.milestone("decided by compliance", when=lambda review: review.approved, entry=present("draft"), sla="30d")
@@ -165,6 +192,11 @@ def control() -> PlanningStrategyLoopControl:
 
 
 # ---- as it went
+
+
+async def release_report(hub: CaseHub) -> None:
+    (task,) = await hub.tasks.list(user="grace", groups=["reporting officers"])
+    await hub.tasks.complete(task.id, {"approved": True}, by="user:grace")
 
 
 async def main() -> None:
@@ -189,10 +221,14 @@ async def main() -> None:
         await case.quiescent()
         await hub.tasks.complete("alert-7/approve_report/2", Review(True), by="user:joan")
         await case.quiescent()
+        await release_report(hub)
+        await case.quiescent()
         (letter,) = await hub.dead_letters.list(definition="investigation")
         print(f"dead letter {letter.id}: {letter.message}")
         authority.down = False
         await hub.dead_letters.retry(letter.id, by="user:edsger", reason="the gateway is up again")
+        await case.quiescent()
+        await release_report(hub)
         print((await case.completed())["receipt"])
 
 

@@ -9,7 +9,16 @@ import pytest
 
 from casehub import CaseStatus, ContextChanged, HumanTaskCreated, MilestoneSlaViolated, WorkerExecutionStarted
 from casehub.testing import CaseTestKit
-from examples.money_laundering import Alert, Gateway, Opinion, Review, control, gateway, investigation
+from examples.money_laundering import (
+    Alert,
+    Gateway,
+    Opinion,
+    Review,
+    control,
+    gateway,
+    investigation,
+    release_report,
+)
 
 PRINTED = """\
 STAGE_ACTIVATED intake
@@ -22,9 +31,11 @@ STAGE_COMPLETED decision
 STAGE_ACTIVATED filing
 for compliance: Report 'Senator Example: 41 deposits just below 10000; Senator Example under inquiry'?
 for compliance: Report 'Senator Example: 41 deposits just below 10000; Senator Example under inquiry (41 deposits in 9 days)'?
-file_report, attempt 1: the gateway does not answer
+for reporting officers: File the report about Senator Example
 file_report, attempt 2: the gateway does not answer
+file_report, attempt 3: the gateway does not answer
 dead letter alert-7/file_report/1: ConnectionError: the gateway does not answer
+for reporting officers: File the report about Senator Example
 SAR-1
 """
 
@@ -75,6 +86,8 @@ async def test_a_report_that_waits_for_compliance_for_30_days_is_late() -> None:
         await kit.advance("1d")
         assert [event.milestone for event in kit.events(case, MilestoneSlaViolated)] == ["decided by compliance"]
         await kit.hub.tasks.complete(f"{case.id}/approve_report/1", Review(True), by="user:joan")
+        await kit.settle()
+        await release_report(kit.hub)
         assert (await case.completed())["receipt"] == "SAR-1"
 
 
@@ -87,10 +100,34 @@ async def test_a_report_that_could_not_be_filed_is_filed_once_the_gateway_is_up(
         await kit.hub.tasks.complete(f"{case.id}/judge_findings/1", Opinion(True, "odd"), by="user:ada")
         await kit.settle()
         await kit.hub.tasks.complete(f"{case.id}/approve_report/1", Review(True), by="user:joan")
+        await kit.settle()
+        await release_report(kit.hub)
         await kit.advance("1d")
         assert await case.status() is not CaseStatus.COMPLETED
         (letter,) = await kit.hub.dead_letters.list()
         authority.down = False
         await kit.hub.dead_letters.retry(letter.id, by="user:edsger")
+        await kit.settle()
+        await release_report(kit.hub)
         assert (await case.completed())["receipt"] == "SAR-1"
         assert len(authority.received) == 1
+
+
+async def test_a_report_that_the_reporting_officer_does_not_release_is_never_sent() -> None:
+    async with CaseTestKit(investigation, loop=control()) as kit:
+        authority = Gateway()
+        kit.replace(gateway, authority)
+        case = await kit.start(investigation, alert=Alert("NL-2"))
+        await kit.settle()
+        await kit.hub.tasks.complete(f"{case.id}/judge_findings/1", Opinion(True, "odd"), by="user:ada")
+        await kit.settle()
+        await kit.hub.tasks.complete(f"{case.id}/approve_report/1", Review(True), by="user:joan")
+        await kit.settle()
+        assert authority.received == {}  # approved by compliance, and held
+        (task,) = await kit.hub.tasks.list(user="grace", groups=["reporting officers"])
+        answer = {"approved": False, "reason": "the inquiry would be warned"}
+        await kit.hub.tasks.complete(task.id, answer, by="user:grace")
+        await kit.settle()
+        assert (await case.context())["cleared"] == "Senator Example: kept on record, not reported"
+        assert await case.status() is CaseStatus.COMPLETED
+        assert authority.received == {}
