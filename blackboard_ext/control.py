@@ -57,10 +57,11 @@ from casehub.policies import OnOutcome
 from casehub.spi import Answer, CaseView, Defer, Selection
 from casehub.state import CaseState
 from casehub.structure import Structure
+from casehub.subcase_events import SubCaseStarted
 from casehub.task_events import HumanTaskCreated, HumanTaskEnded
 
 KEPT: Final = form_of(PlanState)
-PLAN: Final = f"plan 1 {sha256(KEPT.shape.encode()).hexdigest()[:16]}"
+PLAN: Final = f"plan 2 {sha256(KEPT.shape.encode()).hexdigest()[:16]}"
 """What is kept of a plan. The number is raised when `PlanState.apply` makes something else of the same events."""
 
 _FOLLOWED: Final = (
@@ -75,6 +76,7 @@ _FOLLOWED: Final = (
     TimerFired,
     HumanTaskCreated,
     *subtypes(HumanTaskEnded),
+    SubCaseStarted,
 )
 
 

@@ -79,7 +79,7 @@ class CasePlanModel:
         return self.agenda[: max(count, 0)]
 
     def item(self, binding: Binding | str) -> PlanItem | None:
-        """The item of a binding that is pending, running or with people."""
+        """The item of a binding that is pending, running or delegated."""
         return self._items.get(binding if isinstance(binding, str) else binding.name)
 
     @property
@@ -89,7 +89,7 @@ class CasePlanModel:
 
     @property
     def delegated(self) -> Sequence[PlanItem]:
-        """The items that people have; their tasks are open."""
+        """The items that people have, whose tasks are open, and those that are worked as sub-cases."""
         return [item for item in self._items.values() if item.status is ActivationStatus.DELEGATED]
 
     @property

@@ -32,6 +32,7 @@ from casehub.envelope import Event, subtypes
 from casehub.events import BudgetExhausted, DeliberationStarted, TimerFired
 from casehub.lifecycle import ActivationStatus, MilestoneStatus
 from casehub.plan import PlanItem, PlanView, StageView
+from casehub.subcase_events import SubCaseStarted
 from casehub.task_events import HumanTaskCreated, HumanTaskEnded
 from casehub.values import Plain, copy
 
@@ -169,6 +170,12 @@ def _with_people(change: int) -> Callable[[PlanState, Any], None]:
     return fold
 
 
+def _with_sub_cases(state: PlanState, event: Any) -> None:
+    item = state.items.get(event.binding)
+    if item is not None and item.id == event.activation and event.waited:
+        state.items[event.binding] = replace(item, status=ActivationStatus.DELEGATED)
+
+
 _ENDS: Mapping[type[Event], ActivationStatus] = {
     PlanItemCompleted: ActivationStatus.COMPLETED,
     PlanItemFaulted: ActivationStatus.FAULTED,
@@ -234,6 +241,7 @@ def _folds() -> Iterator[tuple[type[Event], Callable[[PlanState, Any], None]]]:
     yield PlanItemAdded, _added
     yield PlanItemPrioritised, _prioritised
     yield PlanItemStarted, _started
+    yield SubCaseStarted, _with_sub_cases
     yield HumanTaskCreated, _with_people(1)
     yield from ((kind, _with_people(-1)) for kind in subtypes(HumanTaskEnded))
     yield from ((kind, _ended) for kind in _ENDS)

@@ -18,7 +18,7 @@ class PlanItem:
     """One activation of a binding as the plan sees it. `since`: the version of the event that put it on the agenda.
 
     `priority`: higher first; `detail`: the reason or message of its end, where there is one; `tasks`: how many human
-    tasks it waits for: with one or more it is `DELEGATED`.
+    tasks it waits for: with one or more it is `DELEGATED`, and so is one that waits for sub-cases.
     """
 
     id: str

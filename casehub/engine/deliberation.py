@@ -49,6 +49,7 @@ from casehub.lifecycle import CaseStatus
 from casehub.spi import Answer, Defer, HearsStalls, LoopControl, Selection
 from casehub.state import CaseState
 from casehub.structure import Structure
+from casehub.subcase_events import SubCaseStarted
 from casehub.task_events import HumanTaskCreated
 from casehub.view import CaseView
 
@@ -105,8 +106,9 @@ class Deliberations:
         # Of a case that has stalled, whatever comes to be known may be what was missing.
         known = self._stuck and isinstance(event, ContextChanged)
         self._stuck = self._stuck or isinstance(event, CaseStalled)
-        # What people have now does not run any more: others may.
-        if known or timed or resumed or isinstance(event, (BudgetExhausted, HumanTaskCreated, *self.stage_events)):
+        # What people or sub-cases have now does not run any more: others may.
+        delegated = isinstance(event, (HumanTaskCreated, SubCaseStarted))
+        if known or timed or resumed or delegated or isinstance(event, (BudgetExhausted, *self.stage_events)):
             self._reconsider = True
         elif self.awaiting and any(kind.__dict__.get("name") == self.awaiting for kind in type(event).__mro__):
             self.awaiting = ""
