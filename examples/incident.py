@@ -1,7 +1,7 @@
 """A security incident. What cannot be undone is planned, and people approve it before it is done.
 
-Blocking an address passes by itself, isolating a machine takes two people of the security team, and the process may end
-while they think about it: here it does.
+What is logged never waits, blocking an address passes by itself unless others are likely to be behind it too, isolating
+a machine always takes two people of the security team, and the process may end while they think about it: here it does.
 """
 
 import asyncio
@@ -15,6 +15,12 @@ from casehub import ActionEvent, CaseDefinition, CaseHub, Gate, Planned, WorkerE
 @dataclass
 class Block:
     address: str
+    shared: float = 0.0  # how likely it is that others are behind this address too
+
+
+@dataclass
+class Note:
+    text: str
 
 
 @dataclass
@@ -32,16 +38,29 @@ async def isolate(action: Isolation, execution: WorkerExecution) -> str:
     return f"{action.host} is isolated, once for {execution.idempotency_key}"
 
 
-def is_ours(action: Block) -> bool:
-    return action.address.startswith("10.")
+async def log(action: Note) -> str:
+    return action.text
+
+
+def hits_others(action: Block) -> bool | str:
+    return f"shared with others at {action.shared}" if action.shared > 0.8 else False
+
+
+def never(action: Note) -> bool:
+    return False
 
 
 incident = CaseDefinition("incident", goal="report")
 
 
-@incident.worker(writes="blocked", gate=Gate(block, risk=is_ours, groups=["secops"]))
-async def stop_attacker(attacker: str) -> Planned[Block]:
-    return Planned(Block(attacker), f"Block {attacker}")
+@incident.worker(writes="blocked", gate=Gate(block, risk=hits_others, groups=["secops"]))
+async def stop_attacker(attacker: str, shared: float = 0.0) -> Planned[Block]:
+    return Planned(Block(attacker, shared), f"Block {attacker}")
+
+
+@incident.worker(writes="logged", gate=Gate(log, risk=never))
+async def keep_log(host: str, attacker: str) -> Planned[Note]:
+    return Planned(Note(f"{host} talked to {attacker}"), "Keep it in the log")
 
 
 @incident.worker(writes="isolated", gate=Gate(isolate, groups=["secops"], approvals=2, expires="4h"))
