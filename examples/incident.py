@@ -1,7 +1,8 @@
 """A security incident. What cannot be undone is planned, and people approve it before it is done.
 
 What is logged never waits, blocking an address passes by itself unless others are likely to be behind it too, isolating
-a machine always takes two people of the security team, and the process may end while they think about it: here it does.
+a machine always takes two people of the security team, and the process may end while they think about it: here it does. What is behind an address a model says, and rules where the model is away; where
+neither can, a person looks.
 """
 
 import asyncio
@@ -9,13 +10,13 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from casehub import ActionEvent, CaseDefinition, CaseHub, Gate, Planned, WorkerExecution
+from casehub import ActionEvent, CaseDefinition, CaseHub, Faulted, Gate, HumanTask, Planned, WorkerExecution
 
 
 @dataclass
 class Block:
     address: str
-    shared: float = 0.0  # how likely it is that others are behind this address too
+    shared: float  # how likely it is that others are behind this address too
 
 
 @dataclass
@@ -50,11 +51,31 @@ def never(action: Note) -> bool:
     return False
 
 
+SHARED = {"203.0.113.9": 0.1, "203.0.113.80": 0.9}
+
 incident = CaseDefinition("incident", goal="report")
 
 
+@incident.worker(writes="shared", capability="enrichment")
+async def enrich_by_model(attacker: str) -> float:
+    raise ConnectionError("the model is away")
+
+
+@incident.worker(writes="shared", capability="enrichment")
+async def enrich_by_rules(attacker: str) -> float:
+    return SHARED[attacker]
+
+
+incident.binding("enrich", capability="enrichment", on_failed="reroute")
+
+
+@incident.human_task(writes="shared", on=Faulted("enrich"))
+def look_up(attacker: str) -> HumanTask[float]:
+    return HumanTask(f"How likely are others behind {attacker}?", float, groups=["secops"], due="4h")
+
+
 @incident.worker(writes="blocked", gate=Gate(block, risk=hits_others, groups=["secops"]))
-async def stop_attacker(attacker: str, shared: float = 0.0) -> Planned[Block]:
+async def stop_attacker(attacker: str, shared: float) -> Planned[Block]:
     return Planned(Block(attacker, shared), f"Block {attacker}")
 
 

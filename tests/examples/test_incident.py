@@ -7,19 +7,21 @@ import pytest
 from casehub.testing import CaseTestKit
 from examples.incident import incident
 
+ISOLATE = ["Isolate", "Isolate"]
 
-@pytest.mark.parametrize(("shared", "held"), [(0.8, ["Isolate"] * 2), (0.9, ["Block"] + ["Isolate"] * 2)])
+
+@pytest.mark.parametrize(("attacker", "held"), [("203.0.113.9", ISOLATE), ("203.0.113.80", ["Block", *ISOLATE])])
 async def test_an_address_that_others_share_is_blocked_by_people_only_and_logging_never_waits(
-    shared: float, held: list[str]
+    attacker: str, held: list[str]
 ) -> None:
     async with CaseTestKit(incident) as kit:
-        case = await kit.start(incident, host="web-1", attacker="203.0.113.9", shared=shared)
+        case = await kit.start(incident, host="web-1", attacker=attacker)
         await kit.settle()
         tasks = await kit.hub.tasks.list(user="ada", groups=["secops"])
         assert sorted(task.title.split()[0] for task in tasks) == held
         context = await case.context()
-        assert context["logged"] == "web-1 talked to 203.0.113.9"
-        assert ("blocked" in context) is (shared <= 0.8)
+        assert context["logged"] == f"web-1 talked to {attacker}"
+        assert ("blocked" in context) is ("Block" not in held)
         assert "isolated" not in context
 
 
@@ -32,3 +34,14 @@ async def test_an_isolation_that_somebody_rejects_is_not_done() -> None:
         await kit.settle()
         assert "isolated" not in await case.context()
         assert await kit.hub.tasks.list(user="joan", groups=["secops"]) == []
+
+
+async def test_an_address_that_neither_model_nor_rules_know_is_looked_up_by_a_person() -> None:
+    async with CaseTestKit(incident) as kit:
+        case = await kit.start(incident, host="web-1", attacker="198.51.100.1")
+        await kit.settle()
+        (task,) = [each for each in await kit.hub.tasks.list() if each.binding == "look_up"]
+        assert "blocked" not in await case.context()
+        await kit.hub.tasks.complete(task.id, 0.2, by="user:ada")
+        await kit.settle()
+        assert (await case.context())["blocked"] == "198.51.100.1 is blocked"
