@@ -10,7 +10,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from casehub import ActionEvent, CaseDefinition, CaseHub, Faulted, Gate, HumanTask, Planned, WorkerExecution
+from casehub import ActionEvent, CaseDefinition, CaseHub, Faulted, Gate, HumanTask, Planned, Quarantine, WorkerExecution
 
 
 @dataclass
@@ -66,7 +66,12 @@ async def enrich_by_rules(attacker: str) -> float:
     return SHARED[attacker]
 
 
-incident.binding("enrich", capability="enrichment", on_failed="reroute")
+incident.binding(
+    "enrich",
+    capability="enrichment",
+    on_failed="reroute",
+    quarantine=Quarantine(failures=3, within="10m", release="1h"),  # of one implementation; the other takes over
+)
 
 
 @incident.human_task(writes="shared", on=Faulted("enrich"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from casehub import WorkerExecutionStarted
 from casehub.testing import CaseTestKit
 from examples.incident import incident
 
@@ -45,3 +46,21 @@ async def test_an_address_that_neither_model_nor_rules_know_is_looked_up_by_a_pe
         await kit.hub.tasks.complete(task.id, 0.2, by="user:ada")
         await kit.settle()
         assert (await case.context())["blocked"] == "198.51.100.1 is blocked"
+
+
+async def test_a_model_that_keeps_failing_is_not_asked_until_it_is_released() -> None:
+    async with CaseTestKit(incident) as kit:
+        asked: list[list[str]] = []
+
+        async def another() -> None:
+            case = await kit.start(incident, host="web-1", attacker="203.0.113.9")
+            await kit.settle()
+            started = kit.events(case, WorkerExecutionStarted)
+            asked.append([event.worker for event in started if event.binding == "enrich"])
+
+        for _ in range(4):
+            await another()
+        await kit.advance("1h")
+        await another()
+        both = ["enrich_by_model", "enrich_by_rules"]
+        assert asked == [both, both, both, ["enrich_by_rules"], both]
