@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from opentelemetry.context import get_current
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from casehub.errors import InputRefusedError
@@ -24,6 +25,8 @@ def trace_of(given: str | None) -> str:
     Raises `InputRefusedError` for what is no `traceparent`.
     """
     if given is None:
+        if not get_current():  # no context at all, which is found out more cheaply than that there is no span
+            return ""
         carrier: dict[str, str] = {}
         _PROPAGATOR.inject(carrier)
         return carrier.get(_HEADER, "")

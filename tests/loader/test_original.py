@@ -421,7 +421,8 @@ async def test_the_example_as_printed_visits_its_sites(tmp_path: Path) -> None:
     async with CaseTestKit(d) as kit:
         case = await kit.start(d, needsVisit=True, address="12 Elm Road")
         await kit.settle()
-        for task in (await kit.hub.tasks.list())[:2]:
+        visits = [task for task in await kit.hub.tasks.list() if task.case != case.id]
+        for task in visits[:2]:
             await kit.hub.tasks.complete(task.id, {"outcome": "SEEN"}, by="user:ada")
         await kit.settle()
         assert (await case.context())["visitReport"] == ["SEEN", "SEEN"]

@@ -233,16 +233,12 @@ async def test_a_worker_that_takes_longer_than_the_lease_runs_once_as_the_lease_
     d = gated(gate)
     async with hub(postgres_url, d) as one, hub(postgres_url, d) as other:
         case = await one.start(d, a=1)
-        await until(lambda: _came(gate))
+        await until(lambda: _came(gate, 1))
         await renewed(one, 7)
         assert await status_of(other, case.id) == "RUNNING"
         gate.open.set()
         assert (await case.completed("30s"))["c"] == 1
         assert len(gate.came) == 1
-
-
-async def _came(gate: Gate) -> bool:
-    return bool(gate.came)
 
 
 @pytest.mark.parametrize("hours", [1, -1])
