@@ -179,7 +179,7 @@ def judge(state: CaseState, binding: Binding) -> Verdict:
     if firing is not None and firing.in_flight is not None:
         activation = state.activations[firing.in_flight]
         return Verdict.RETRY_WAIT if activation.status is ActivationStatus.PENDING else Verdict.IN_FLIGHT
-    if binding.compensates:
+    if binding.policy.compensates:
         return Verdict.COMPENSATION
     for name in binding.requires:
         fact = facts.get(name)

@@ -288,7 +288,10 @@ class Pump:
         try:
             if self.runtime.brake.on or self.runtime.ward.held or self.live.state.quarantined:
                 self._give_notice(ticket.input, taken)
-            taken.append((ticket, self.tenure.sign(self.live.take(ticket.input), ticket.input)))
+            turn = self.live.take(ticket.input)
+            if self.runtime.standing is not None:
+                self.tenure.sign(turn, ticket.input)
+            taken.append((ticket, turn))
         except CaseHubError as error:
             self.runtime.refused += 1
             self._refuse(ticket, error)
@@ -342,7 +345,9 @@ class Pump:
     async def _work(self, work: Work, scope: anyio.CancelScope) -> Input | None:
         self.runtime.working += 1
         try:
-            await self.runtime.may_begin()
+            standing = self.runtime.standing
+            if standing is not None and not standing.held:
+                await standing.regained()  # while the lease of the hub does not run, nothing is begun
             if isinstance(work, Asking):
                 return await self._ask(work)
             resources = self.runtime.resources.get(self.live.structure.hash, {})

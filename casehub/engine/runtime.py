@@ -59,11 +59,6 @@ class Runtime:
     draining: bool = False
     closed: bool = False
 
-    async def may_begin(self) -> None:
-        """Wait until the lease of the hub runs, where there are others."""
-        if self.standing is not None and not self.standing.held:
-            await self.standing.regained()
-
     def count(self, outcome: str) -> None:
         """Count how an attempt ended, by the name of its event."""
         self.outcomes[outcome] = self.outcomes.get(outcome, 0) + 1
