@@ -250,7 +250,7 @@ async def test_cases_wait_for_a_server_that_is_away_and_go_on_when_it_is_back(se
         signal = asyncio.ensure_future(waiting.signal(a=2))
         with pytest.raises(StoreUnavailableError, match="see that the server runs"):
             await store.position()
-        await asyncio.sleep(0.2)
+        await eventually(lambda: bool(hub.runtime.outage.trouble))
         assert not signal.done()
         await asyncio.to_thread(server.start)
         await asyncio.wait_for(signal, 120)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import psycopg
 import pytest
@@ -23,7 +22,8 @@ from casehub.inputs import Cancel
 from casehub.sharing import Elsewhere
 from casehub.spi import Claim, Committed, Duplicate, Fenced
 from casehub.testing.event_logs import Writing, committed, opened
-from casehub.testing.shared_stores import PATIENCE, SharedStoreContract, Stores, by, claimed, two
+from casehub.testing.shared_stores import SharedStoreContract, Stores, by, claimed, two
+from tests.staging import eventually
 
 
 @pytest.fixture
@@ -44,11 +44,11 @@ def said() -> Iterator[list[structlog.typing.EventDict]]:
         yield said
 
 
-async def until(test: Callable[[], bool]) -> None:
-    end = time.monotonic() + PATIENCE
-    while not test():
-        assert time.monotonic() < end
-        await asyncio.sleep(0.01)
+def holds_up(connection: Connection) -> bool:
+    """Whether another session waits for what this one has locked."""
+    connection.execute("SELECT pg_stat_clear_snapshot()")
+    waiting = "SELECT count(*) FROM pg_stat_activity WHERE pg_backend_pid() = ANY(pg_blocking_pids(pid))"
+    return connection.execute(waiting).fetchone()[0] > 0
 
 
 class TestSharedPostgresStore(SharedStoreContract):
@@ -86,7 +86,7 @@ async def test_a_claim_that_waits_for_a_commit_is_one_on_what_that_wrote(
         connection.execute("BEGIN")
         connection.execute("UPDATE cases SET epoch = epoch + 1, owner = ? WHERE case_id = 'c1'", (other.hub,))
         claim = asyncio.ensure_future(other.claim(CaseId("c1")))
-        await asyncio.sleep(0.1)
+        await eventually(lambda: holds_up(connection))
         assert not claim.done()
         connection.execute("COMMIT")
         assert await claim == Claim(other.hub, 2)
@@ -107,7 +107,7 @@ async def test_a_tail_skips_nothing_while_a_writer_holds_its_transaction_open(
             'INSERT INTO events SELECT moved(2), case_no, kind, 2, 2, at, "by", cause, body FROM events WHERE seq = 1'
         )
         waiting = asyncio.ensure_future(other.commit([Writing("c2").turn(CaseStarted())]))
-        await asyncio.sleep(0.1)
+        await eventually(lambda: holds_up(connection))
         assert not waiting.done()
         assert await other.log.position() == 1
         connection.execute("COMMIT")
@@ -170,7 +170,7 @@ async def test_a_hub_whose_renewer_fails_is_put_out_and_writes_nothing_more(
         writing = Writing("c1")
         await committed(one, writing.turn(CaseStarted()))
         dead = one.hub
-        await until(lambda: not one.held)
+        await eventually(lambda: not one.held)
         claim = await claimed(other, "c1")
         (refused,) = await one.commit([Writing("c1", version=2).turn(GoalReached(goal="no"))])
         assert isinstance(refused, Fenced)
@@ -180,7 +180,7 @@ async def test_a_hub_whose_renewer_fails_is_put_out_and_writes_nothing_more(
             await one.bookmark("pager", 3)
         assert await committed(other, by(Writing("c1", version=2).turn(GoalReached(goal="yes")), claim)) is None
         dead = ""
-        await until(lambda: one.fenced)  # it is told as soon as it asks
+        await eventually(lambda: one.fenced)  # it is told as soon as it asks
         gone = one.hub
         await one.rejoin()
         assert one.hub != gone
@@ -213,7 +213,7 @@ async def test_a_hub_whose_sessions_are_ended_again_and_again_stays_the_one_it_i
                         results = [Committed(0)]
                         break
             assert isinstance(results[0], Committed)
-        await until(lambda: one.held and other.held)
+        await eventually(lambda: one.held and other.held)
         assert (one.hub, one.fenced) == (hub, False)
         assert isinstance(await other.claim(CaseId("c1")), Elsewhere)
         assert [event.version for event in await other.load(CaseId("c1"))] == list(range(1, 12))
@@ -233,9 +233,9 @@ async def test_hubs_that_have_all_lost_their_leases_with_the_server_put_nobody_o
     async with two(stores) as (one, other):
         hubs = {one.hub, other.hub}
         monkeypatch.setattr(Membership, "_look", fail)
-        await until(lambda: not one.held and not other.held)
+        await eventually(lambda: not one.held and not other.held)
         away = False
-        await until(lambda: one.held and other.held)
+        await eventually(lambda: one.held and other.held)
         assert {each.boot for each in await one.hubs()} == hubs == {one.hub, other.hub}
 
 
@@ -248,10 +248,11 @@ async def test_a_hub_whose_session_has_ended_is_put_out_before_its_lease_ends(
         connection.execute(
             "INSERT INTO hubs VALUES ('dead', 'killed', now(), now() + interval '1 hour', false, 1, now())"
         )
-        began = time.monotonic()
-        while any(each.boot == "dead" for each in await store.hubs()):
-            assert time.monotonic() - began < PATIENCE
-            await asyncio.sleep(0.05)
+
+        async def is_gone() -> bool:
+            return all(each.boot != "dead" for each in await store.hubs())
+
+        await eventually(is_gone)
 
 
 # ---- the schema of an earlier release
