@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import pytest
 import structlog
@@ -19,15 +16,12 @@ from casehub import (
     CaseCompensating,
     CaseDefinition,
     CaseEnded,
-    CaseExistsError,
     CaseFaultedError,
     CaseHub,
     CaseStatus,
     Compensation,
     CompensationStarted,
-    Event,
     Gate,
-    HubClosedError,
     HumanTask,
     IllegalTransitionError,
     Planned,
@@ -35,11 +29,9 @@ from casehub import (
     SubCaseCancelled,
     SubCaseEnded,
     WorkerExecution,
-    WorkerExecutionInterrupted,
-    WorkerExecutionStarted,
 )
-from casehub.adapters.codec import as_dict
 from casehub.testing import CaseTestKit
+from tests.scenarios.crashing import Step, between, played, told
 from tests.staging import idle
 
 OPENS = datetime(2030, 1, 2, 1, tzinfo=UTC)
@@ -103,7 +95,6 @@ def return_visa(visa: str) -> HumanTask[bool]:
     return HumanTask(f"Return {visa}", bool, users=["ada"], due="2d")
 
 
-Step = Callable[[CaseTestKit], Awaitable[Any]]
 STEPS: tuple[Step, ...] = (
     lambda kit: kit.start(trip, case_id="trip", city="Rome", guests=["Ada"]),
     lambda kit: kit.hub.tasks.complete("trip/get_visa/1", "visa 7", by="user:ada", key="1"),
@@ -116,50 +107,8 @@ PASSES = (STEPS[3], STEPS[5])
 """Time that has passed does not pass again."""
 
 
-async def taken(step: Step, kit: CaseTestKit) -> None:
-    with suppress(HubClosedError, CaseExistsError, IllegalTransitionError):
-        await step(kit)  # whoever asked asks again, and is not taken twice
-    await kit.settle()
-
-
-async def played(*crashes: int) -> dict[str, list[Event]]:
-    """The logs of the trip's cases, by case. `crashes`: after how many events each hub dies, from its start on."""
-    left = list(crashes)
-    async with CaseTestKit(trip) as kit:
-        for step in STEPS:
-            if left and step is STEPS[0]:
-                kit.crash_after(Event, left.pop(0))
-            await taken(step, kit)
-            while kit.crashed:
-                await kit.restart()
-                if left:
-                    kit.crash_after(Event, left.pop(0))
-                await kit.settle()
-                if not kit.crashed and step not in PASSES:
-                    await taken(step, kit)
-        return {case: kit.events(case) for case in dict.fromkeys(event.case for event in kit.events())}
-
-
-def told(logs: dict[str, list[Event]]) -> dict[str, list[Any]]:
-    """What logs say, but for places in them and for what only a restart leaves."""
-    return {case: [line for event in log for line in told_of(event)] for case, log in logs.items()}
-
-
-def told_of(event: Event) -> list[Any]:
-    whole = as_dict(event)
-    again = isinstance(event, WorkerExecutionInterrupted) or (
-        isinstance(event, WorkerExecutionStarted) and event.attempt > 1
-    )
-    if again:
-        return []
-    body = {name: value for name, value in whole["body"].items() if name not in ("attempt", "stamps")}
-    if body.get("charges"):
-        body["charges"] = {unit: amount for unit, amount in body["charges"].items() if unit != "calls"}
-    return [(event.name, event.by, event.at, body)]
-
-
 async def test_a_trip_is_undone_the_newest_first_and_what_its_sub_cases_did_before_that() -> None:
-    logs = await played()
+    logs = await played(trip, STEPS)
     assert list(logs) == ["trip", "trip/sleep/1.1"]
     assert [log[-1].name for log in logs.values()] == ["CASE_CANCELLED"] * 2
     assert undone == ["freed the room of Ada", "cancelled the flight to Rome"]
@@ -175,13 +124,12 @@ async def test_a_trip_is_undone_the_newest_first_and_what_its_sub_cases_did_befo
 async def test_restarts_between_any_two_events_leave_the_logs_that_there_are_without_them(
     again: tuple[int, ...],
 ) -> None:
-    whole = await played()
+    whole = await played(trip, STEPS)
     expected = told(whole)
-    last = whole["trip"][-1]
-    ending = sum(event.turn == last.turn for event in whole["trip"])  # nothing comes after the turn that ends it
-    for number in range(1, sum(map(len, whole.values())) - ending + 1):
+    for number in between(whole, "trip"):
         undone.clear()
-        assert told(await played(number, *again)) == expected, f"after event {number}"
+        logs = await played(trip, STEPS, (number, *again), passes=PASSES, refused=(IllegalTransitionError,))
+        assert told(logs) == expected, f"after event {number}"
 
 
 # ---- sub-cases

@@ -5,23 +5,14 @@ What its people answer at the same time as something else happens has no order; 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
-from typing import Any
-
 import pytest
 
 from casehub import (
     CaseDefinition,
-    CaseExistsError,
-    Event,
-    HubClosedError,
     HumanTask,
-    WorkerExecutionInterrupted,
     after,
 )
-from casehub.adapters.codec import as_dict
-from casehub.testing import CaseTestKit
+from tests.scenarios.crashing import Step, between, played, told
 
 visit = CaseDefinition("visit", goal="report")
 
@@ -74,7 +65,6 @@ async def write(applicant: str, approval: bool) -> str:
     return f"Dear {applicant}: {'yes' if approval else 'no'}"
 
 
-Step = Callable[[CaseTestKit], Awaitable[Any]]
 STEPS: tuple[Step, ...] = (
     lambda kit: kit.start(loan, case_id="loan", applicant="Grace", sites=["Elm 1", "Oak 2"]),
     lambda kit: kit.hub.tasks.claim("loan/check_identity/1", by="user:bob", groups=["desk"], key="1"),
@@ -88,57 +78,11 @@ STEPS: tuple[Step, ...] = (
 )
 
 
-async def played(*crashes: int) -> dict[str, list[Event]]:
-    """The logs of the story's cases, by case. `crashes`: after how many events each hub dies, from its start on."""
-    left = list(crashes)
-    async with CaseTestKit(loan) as kit:
-        for step in STEPS:
-            if left and step is STEPS[0]:
-                kit.crash_after(Event, left.pop(0))
-            await taken(step, kit)
-            while kit.crashed:
-                await kit.restart()
-                if left:
-                    kit.crash_after(Event, left.pop(0))
-                await kit.settle()
-                if not kit.crashed and step not in PASSES:
-                    await taken(step, kit)
-        return {case: kit.events(case) for case in dict.fromkeys(event.case for event in kit.events())}
-
-
-PLACES = ("attempt", "stamps", "occurrence")
-"""Fields that say where in its log something is."""
-CALLS = "calls"
-"""Charges that a restart adds to: what it runs again is called again."""
 PASSES = (STEPS[2], STEPS[4])
-"""Time that has passed does not pass again."""
-
-
-async def taken(step: Step, kit: CaseTestKit) -> None:
-    with suppress(HubClosedError, CaseExistsError):
-        await step(kit)  # whoever asked asks again, and is not taken twice
-    await kit.settle()
-
-
-def told(logs: dict[str, list[Event]]) -> dict[str, list[Any]]:
-    """What logs say, but for places in them and for what only a restart leaves."""
-    return {case: [line for event in log for line in told_of(event)] for case, log in logs.items()}
-
-
-def told_of(event: Event) -> list[Any]:
-    if isinstance(event, WorkerExecutionInterrupted):
-        return []
-    whole = as_dict(event)
-    body = {name: value for name, value in whole["body"].items() if name not in PLACES}
-    if body.get("charges"):
-        body["charges"] = {unit: amount for unit, amount in body["charges"].items() if unit != CALLS}
-    if event.name == "WORKER_EXECUTION_STARTED" and whole["body"]["attempt"] > 1:
-        return []  # there is no other retry in the story
-    return [(event.name, event.by, event.at, body)]
 
 
 async def test_the_story_ends_as_it_should() -> None:
-    logs = await played()
+    logs = await played(loan, STEPS)
     assert list(logs) == ["loan", "loan/inspect/1.1", "loan/inspect/1.2"]
     assert [log[-1].name for log in logs.values()] == ["CASE_COMPLETED"] * 3
     names = [event.name for log in logs.values() for event in log]
@@ -151,9 +95,8 @@ async def test_the_story_ends_as_it_should() -> None:
 async def test_restarts_between_any_two_events_leave_the_logs_that_there_are_without_them(
     again: tuple[int, ...],
 ) -> None:
-    whole = await played()  # a third crash under one activation has it wait, see tests/resilience
+    whole = await played(loan, STEPS)  # a third crash under one activation has it wait, see tests/resilience
     expected = told(whole)
-    last = whole["loan"][-1]
-    ending = sum(event.turn == last.turn for event in whole["loan"])  # nothing comes after the turn that ends it
-    for number in range(1, sum(map(len, whole.values())) - ending + 1):
-        assert told(await played(number, *again)) == expected, f"after event {number}"
+    for number in between(whole, "loan"):
+        crashes = (number, *again)
+        assert told(await played(loan, STEPS, crashes, passes=PASSES)) == expected, f"after event {number}"

@@ -7,15 +7,13 @@ import pytest
 from casehub import (
     CaseDefinition,
     Declined,
-    Event,
     Gate,
     HumanTask,
     Planned,
     Retry,
     WorkerExecution,
 )
-from casehub.testing import CaseTestKit
-from tests.scenarios.test_restarts import Step, taken, told
+from tests.scenarios.crashing import Step, between, played, told
 
 CARRIED_OUT: list[tuple[str, str]] = []
 
@@ -87,27 +85,9 @@ PASSES = (STEPS[1], STEPS[6], STEPS[7])
 """Time that has passed does not pass again."""
 
 
-async def played(*crashes: int) -> list[Event]:
-    """The log of the story's case. `crashes`: after how many events each hub dies, from its start on."""
-    left = list(crashes)
-    CARRIED_OUT.clear()
-    async with CaseTestKit(incident) as kit:
-        for step in STEPS:
-            if left and step is STEPS[0]:
-                kit.crash_after(Event, left.pop(0))
-            await taken(step, kit)
-            while kit.crashed:
-                await kit.restart()
-                if left:
-                    kit.crash_after(Event, left.pop(0))
-                await kit.settle()
-                if not kit.crashed and step not in PASSES:
-                    await taken(step, kit)
-        return kit.events("i")
-
-
 async def test_the_story_ends_as_it_should() -> None:
-    log = await played()
+    CARRIED_OUT.clear()
+    log = (await played(incident, STEPS))["i"]
     assert log[-1].name == "CASE_COMPLETED"
     names = [event.name for event in log]
     assert {"HUMAN_TASK_EXPIRED", "HUMAN_TASK_REJECTED", "HUMAN_TASK_ESCALATED", "ACTION_REJECTED"} <= set(names)
@@ -116,9 +96,9 @@ async def test_the_story_ends_as_it_should() -> None:
 
 @pytest.mark.slow
 async def test_restarts_between_any_two_events_leave_the_log_that_there_is_without_them() -> None:
-    whole = await played()
-    expected = told({"i": whole})
-    ending = sum(event.turn == whole[-1].turn for event in whole)  # nothing comes after the turn that ends it
-    for number in range(1, len(whole) - ending + 1):
-        assert told({"i": await played(number)}) == expected, f"after event {number}"
+    whole = await played(incident, STEPS)
+    expected = told(whole)
+    for number in between(whole, "i"):
+        CARRIED_OUT.clear()
+        assert told(await played(incident, STEPS, (number,), passes=PASSES)) == expected, f"after event {number}"
         assert set(CARRIED_OUT) == {("db", "i/respond/1")}, f"after event {number}"
