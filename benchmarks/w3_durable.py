@@ -163,11 +163,16 @@ async def groups(folder: Path, mode: str) -> AsyncIterator[Case]:
     check(path, cases)
 
 
+def engine(folder: Path, mode: str) -> AbstractAsyncContextManager[Case]:
+    return hub_on(f"sqlite:///{folder / 'cases.db'}?synchronous={mode}")
+
+
 @asynccontextmanager
-async def engine(folder: Path, mode: str) -> AsyncIterator[Case]:
+async def hub_on(store: str) -> AsyncIterator[Case]:
+    """Works chains in a store that nothing else is in."""
     definition = CHAIN20.definition()
     cases = 0
-    async with CaseHub(definition, store=f"sqlite:///{folder / 'cases.db'}?synchronous={mode}") as hub:
+    async with CaseHub(definition, store=store) as hub:
 
         async def case(number: int) -> None:
             nonlocal cases

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from queue import Empty, SimpleQueue
@@ -16,9 +16,7 @@ from threading import Thread
 import psycopg
 
 from benchmarks.measure import Plan, Run, Sample, Skipped, Table, interleaved, measured, table_of
-from benchmarks.shapes import CHAIN20
-from benchmarks.w3_durable import AT_ONCE, STEPS, Row, increment, rows_of
-from casehub import CaseHub
+from benchmarks.w3_durable import AT_ONCE, STEPS, Case, Row, hub_on, increment, rows_of
 from deploy.packages import MissingServiceError
 from deploy.services import private_postgres
 
@@ -27,7 +25,6 @@ ENGINE = "casehub"
 STEPS_A_SECOND = "PostgreSQL, fsync on: steps a second"
 COST = "PostgreSQL, fsync on: CPU time of the client a step"
 
-Case = Callable[[int], Awaitable[None]]
 _schemas = itertools.count(1)
 _Waiting = tuple[list[Row], "asyncio.Future[None]"]
 
@@ -100,23 +97,8 @@ async def groups(url: str) -> AsyncIterator[Case]:
     session.close()
 
 
-@asynccontextmanager
-async def engine(url: str) -> AsyncIterator[Case]:
-    definition = CHAIN20.definition()
-    cases = 0
-    async with CaseHub(definition, store=f"{url}?schema=w3_{next(_schemas)}") as hub:
-
-        async def case(number: int) -> None:
-            nonlocal cases
-            name, value = CHAIN20.given(number)
-            started = await hub.start(definition, **{name: value})
-            context = await started.completed()
-            name, value = CHAIN20.expected(number)
-            assert context[name] == value
-            cases += 1
-
-        yield case
-        assert await hub.log.position() == cases * CHAIN20.events
+def engine(url: str) -> AbstractAsyncContextManager[Case]:
+    return hub_on(f"{url}?schema=w3_{next(_schemas)}")
 
 
 Peer = Callable[[str], AbstractAsyncContextManager[Case]]
