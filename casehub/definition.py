@@ -368,7 +368,8 @@ class CaseDefinition(Declarations):
             return
         if each is not None:
             try:
-                worker, policy = self._split(worker, each, policy, namespace), of_the_whole(policy)
+                options = of_the_whole(policy, capable=bool(worker.capability))
+                worker, policy = self._split(worker, each, policy, namespace), options
             except WiringError as error:
                 self._problem(f"worker {worker.name!r}", error)
                 return

@@ -16,7 +16,7 @@ from casehub.subcase import Rest, SubCase
 from casehub.values import FactType
 from casehub.wiring import Parameter, WiringError
 
-OF_THE_WHOLE = ("refire", "limit", "merge", "priority", "cost", "compensates")
+OF_THE_WHOLE = ("refire", "limit", "merge", "priority", "cost", "value", "needs", "brings", "compensates")
 """The options that say when the binding fires; the others are about an attempt at one element."""
 
 
@@ -78,10 +78,13 @@ def whole(worker: Worker, wanted: Each, definition: str) -> Worker:
     )
 
 
-def of_the_whole(policy: PolicyOptions) -> PolicyOptions:
-    """The options of the binding that starts them: when an element is given up, so is the whole."""
+def of_the_whole(policy: PolicyOptions, *, capable: bool) -> PolicyOptions:
+    """The options of the binding that starts them: when an element is given up, so is the whole.
+
+    `capable`: it is one of several of a capability, whose binding has options of its own.
+    """
     kept = {name: value for name, value in policy.items() if name in OF_THE_WHOLE}
-    return cast("PolicyOptions", {**UNREPEATED, **kept})
+    return cast("PolicyOptions", kept if capable else {**UNREPEATED, **kept})
 
 
 def of_an_element(worker: Worker, policy: PolicyOptions) -> PolicyOptions:

@@ -227,7 +227,7 @@ class WorkerReader:
         part.bindings.append(Binding(worker.name, (worker,), policy=own))
         definition.sub_cases[part.name] = part
         definition.workers[place] = starter
-        rest: dict[str, Any] = {**of_the_whole(policy)}
+        rest: dict[str, Any] = {**of_the_whole(policy, capable=bool(worker.capability))}
         rest.update({key: options[key] for key in ("when", "on") if key in options})
         self._binding(definition, worker.name, (starter,), section, rest)
 

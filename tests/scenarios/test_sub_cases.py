@@ -20,6 +20,7 @@ from casehub import (
     CaseHub,
     CaseStalledError,
     CaseStatus,
+    Declined,
     DefinitionError,
     HumanTask,
     InputRefusedError,
@@ -36,6 +37,7 @@ from casehub import (
     WorkerExecutionDeclined,
     WorkerExecutionExpired,
     WorkerExecutionFailed,
+    present,
 )
 from casehub.testing import CaseTestKit
 from tests.staging import Kept, idle
@@ -656,3 +658,41 @@ def test_what_cannot_be_worked_each_is_said_when_the_hub_is_made(function: Calla
     with pytest.raises(DefinitionError) as error:
         CaseHub(definition)
     assert message in str(error.value)
+
+
+async def test_what_an_each_needs_and_brings_is_of_the_whole() -> None:
+    d = CaseDefinition("needing", goal="report", signals={"allowed": bool})
+    d.condition("allowed")
+    d.condition("counted", when=present("counts"))
+
+    @d.worker(writes="counts", each="words", needs="allowed", brings="counted", value=2, retry=Retry(2))
+    async def count(word: str) -> int:
+        return len(word)
+
+    @d.worker(writes="report", needs="counted")
+    async def report(counts: list[int]) -> int:
+        return sum(counts)
+
+    async with CaseTestKit(d) as kit:
+        case = await kit.start(d, words=["a", "bc"])
+        await kit.settle()
+        assert "counts" not in await case.context()
+        await case.signal(allowed=True)
+        assert (await case.completed())["report"] == 3
+
+
+async def test_an_each_may_be_one_of_several_of_a_capability() -> None:
+    d = CaseDefinition("several", goal="counts")
+
+    @d.worker(writes="counts", each="words", capability="counting", retry=Retry(1))
+    async def by_hand(word: str) -> int:
+        raise Declined("no time")
+
+    @d.worker(writes="counts", each="words", capability="counting")
+    async def by_machine(word: str) -> int:
+        return len(word)
+
+    d.binding("count", capability="counting", on_declined="reroute", on_failed="reroute")
+    async with CaseTestKit(d) as kit:
+        case = await kit.start(d, words=["a", "bc"])
+        assert (await case.completed())["counts"] == [1, 2]
