@@ -6,10 +6,9 @@ missing. A fact that it tests by `present(...)` or `absent(...)` is optional in 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Protocol
-
-import anyio.to_thread
+from typing import Any, Protocol
 
 from casehub.errors import CaseHubError
 from casehub.sentry import Facts, Sentry
@@ -107,8 +106,8 @@ def truth(program: Program, given: Mapping[str, Plain]) -> bool:
     return found
 
 
-class Computation:
-    """The function of a worker without code: facts in, the facts that its expressions come to out."""
+class Computation(ABC):
+    """What a worker without code computes: facts in, the facts that its expressions come to out."""
 
     def __init__(self, name: str, programs: Mapping[str, Program]) -> None:
         self.__name__ = name
@@ -125,10 +124,9 @@ class Computation:
                     found[parameter.name] = parameter
         return tuple(found.values())
 
-    async def __call__(self, **facts: Plain) -> dict[str, Plain]:
-        if any(program.apart for program in self.programs.values()):
-            return await anyio.to_thread.run_sync(self.computed, facts)  # the event loop does not wait for a process
-        return self.computed(facts)
+    @abstractmethod
+    def __call__(self, **facts: Plain) -> Any:
+        """The work of a worker."""
 
     def computed(self, facts: Mapping[str, Plain]) -> dict[str, Plain]:
         """What they come to, by name. Raises `ExpressionError`."""
@@ -139,3 +137,17 @@ class Computation:
 
     def __str__(self) -> str:
         return "; ".join(f"{name} = {' '.join(program.source.split())}" for name, program in self.programs.items())
+
+
+class Inline(Computation):
+    """The function of a worker that computes where it is called, as that takes no time."""
+
+    async def __call__(self, **facts: Plain) -> dict[str, Plain]:
+        return self.computed(facts)
+
+
+class Apart(Computation):
+    """The function of a worker that waits for another process: it is for a thread, so that the event loop does not."""
+
+    def __call__(self, **facts: Plain) -> dict[str, Plain]:
+        return self.computed(facts)

@@ -21,7 +21,7 @@ from casehub.definition import CaseDefinition
 from casehub.goals import Goal, GoalExpression
 from casehub.loader import jq
 from casehub.loader.document import Mapping, Scalar, Sequence
-from casehub.loader.expressions import Computation, Condition, ExpressionError, Program, parameters
+from casehub.loader.expressions import Apart, Condition, ExpressionError, Program, parameters
 from casehub.loader.fact_types import Shape
 from casehub.loader.groups import group_of
 from casehub.loader.mistakes import Mistakes, instead
@@ -304,8 +304,10 @@ class OriginalReader:
         )
         mapping = self._program(task, "outputMapping", "{}", prefix=f".{answer} | ", facts=(answer,))
         facts = self._keys((task, "outputMapping"))
-        output = Computation(f"{name}.output", {fact: Part(mapping, fact, answer) for fact in facts})
-        worker = Worker(f"{name}.output", output, output.parameters, tuple(facts), True, computes=str(output))
+        output = Apart(f"{name}.output", {fact: Part(mapping, fact, answer) for fact in facts})
+        worker = Worker(
+            f"{name}.output", output, output.parameters, tuple(facts), True, is_async=False, computes=str(output)
+        )
         options.setdefault("on_expired", OnOutcome.FAULT_ITEM)
         definition.workers += [person, worker]
         definition.returned.update({person.name: form, worker.name: Any})

@@ -10,7 +10,7 @@ from casehub.binding import Worker
 from casehub.definition import CaseDefinition
 from casehub.loader.conditions import Expressions, Wants
 from casehub.loader.document import Mapping, Scalar
-from casehub.loader.expressions import Computation, ExpressionError, Program, parameters
+from casehub.loader.expressions import Computation, ExpressionError, Inline, Program, parameters
 from casehub.loader.sections import Section, SectionReader
 from casehub.subcase import Rest, SubCase
 from casehub.values import Plain
@@ -76,7 +76,7 @@ class SubCaseReader:
         several = None
         if "starts" in case:
             several = expressions.program(case.value("starts"), f"{subject}.starts", wants=Wants.LIST)
-        starting = Starting(Computation(name, programs), several)
+        starting = Starting(Inline(name, programs), several)
         written = tuple(section.get("writes", ()))[:1]
         wait = case.get("wait", True)
         takes = (case.get("takes") or (written[0] if written else None)) if wait and found is not None else None

@@ -13,7 +13,7 @@ from casehub.gate import Gate
 from casehub.loader.code import AllowedCode
 from casehub.loader.conditions import ConditionReader, Expressions
 from casehub.loader.document import Mapping, Node, Scalar, Sequence
-from casehub.loader.expressions import Computation, Program
+from casehub.loader.expressions import Apart, Computation, Inline, Program
 from casehub.loader.fact_types import TypeReader
 from casehub.loader.gates import GateReader
 from casehub.loader.mistakes import instead
@@ -248,8 +248,11 @@ class WorkerReader:
                     programs[fact.text] = program
         else:
             self._sections.expected(node, f"{section.subject}.set", "a mapping of facts to expressions")
-        function = Computation(name, programs)
-        return Worker(name, function, function.parameters, tuple(programs), True, computes=str(function))
+        apart = any(program.apart for program in programs.values())
+        function = Apart(name, programs) if apart else Inline(name, programs)
+        return Worker(
+            name, function, function.parameters, tuple(programs), True, is_async=not apart, computes=str(function)
+        )
 
     def _expression(self, node: Node, subject: str, fact: str, expressions: Expressions) -> Program | None:
         """An expression that a fact becomes; a mapping says its language."""

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from casehub import CaseFaultedError, DefinitionError
+from casehub import CaseFaultedError, CaseHub, DefinitionError
 from casehub.loader import jq, loads
-from casehub.loader.expressions import Computation, ExpressionError
+from casehub.loader.expressions import ExpressionError
 from casehub.testing import CaseTestKit
 
 FACTS = ("amount", "documents", "fields", "items")
@@ -165,7 +165,14 @@ def test_without_the_extra_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_the_event_loop_goes_round_while_a_worker_computes() -> None:
-    computation = Computation("count", {"count": jq.compiled(".amount + ([range(200000)] | length)", FACTS)})
+    d = loads("""
+case: x
+expressions: jq
+inputs: {amount: number}
+workers:
+  count: {set: {count: ".amount + ([range(200000)] | length)"}}
+goal: count
+""")
     rounds = 0
 
     async def go_round() -> None:
@@ -174,7 +181,18 @@ async def test_the_event_loop_goes_round_while_a_worker_computes() -> None:
             await asyncio.sleep(0)
             rounds += 1
 
-    going = asyncio.create_task(go_round())
-    assert await computation(amount=1) == {"count": 200_001}
-    going.cancel()
-    assert rounds > 5
+    async with CaseHub(d) as hub:
+        case = await hub.start(d, amount=1)
+        going = asyncio.create_task(go_round())
+        assert (await case.completed())["count"] == 200_001
+        going.cancel()
+    assert rounds > 100
+
+
+async def test_a_test_kit_waits_for_what_a_worker_computes() -> None:
+    d = loads("case: x\nexpressions: jq\ninputs: {amount: number}\nworkers: {go: {set: {double: .amount * 2}}}\n")
+    async with CaseTestKit(d) as kit:
+        for amount in range(20):
+            case = await kit.start(d, amount=amount)
+            await kit.settle()
+            assert (await case.context())["double"] == 2 * amount
