@@ -87,11 +87,13 @@ def hub_of(
     resume: bool = True,
     allow_code: Sequence[str] = (),
     retention: Retention | None = KEEP,
+    replays: bool = False,
     snapshots: str = "",
     checkpoint: str = "lifecycle",
 ) -> CaseHub:
     """A hub for APP on a store. A hub that APP names keeps its own store, unless that is memory; its snapshots too.
 
+    `replays`: it is fed a log of the past, whose cases have ended long ago: they are kept unless somebody says otherwise.
     Raises `SettingsError`, and `DefinitionError` for a definition that can never work.
     """
     found = None if is_file(reference) else object_of(reference)
@@ -107,7 +109,7 @@ def hub_of(
             loop=loops,
             tenant=tenant,
             resume=resume,
-            retention=retention,
+            retention=None if replays and retention is KEEP else retention,
         )
     if loop:
         raise SettingsError(f"--loop {loop}: {reference!r} is a CaseHub, which has its own; give it loop= there")

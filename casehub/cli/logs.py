@@ -128,6 +128,9 @@ async def replay_log(
         raise
     _print(session.printer, summary)
     session.printer.say(f"look at them with: {session.hint('case list')}")
+    session.printer.say(
+        "they ended when their log says: 'casehub up' keeps them for longer than 90d with --retention off"
+    )
 
 
 def told(summary: ReplaySummary) -> Iterator[tuple[str, str]]:

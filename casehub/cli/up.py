@@ -96,7 +96,8 @@ async def up(
     retention: Annotated[
         str | None,
         Parameter(
-            help="How long cases are kept after their end; off: for ever. [env: CASEHUB_RETENTION; default: 90d]"
+            help="How long cases are kept after their end; off: for ever. [env: CASEHUB_RETENTION; default: 90d, with "
+            "--replay off]"
         ),
     ] = None,
     archive: Annotated[
@@ -136,6 +137,7 @@ async def up(
         snapshots=settings.snapshots,
         checkpoint=settings.checkpoint,
         retention=retention_of(settings.retention, settings.archive) if said else KEEP,
+        replays=replay is not None,
     )
     database = _file_of(hub, session)
     socket = socket_of(database)

@@ -103,6 +103,12 @@ def test_a_log_is_replayed_before_the_work_begins_and_only_once(program: Program
         assert first["events"] == first["fed"] > 0
         assert banner["definitions"] == ["declaration"]
         assert up.stop() == 0
+    with program.up(*words[:-2]) as up:
+        assert "ended cases  kept for ever" in up.banner  # they ended long ago
+        assert up.stop() == 0
+    with program.up(*words[:-2], "--retention", "30d") as up:
+        assert "ended cases  deleted 30d after their end" in up.banner
+        assert up.stop() == 0
     with program.up(*words) as up:
         again = json.loads(up.banner.splitlines()[0])
         assert (again["skipped"], again["fed"], again["cases"]) == (first["events"], 0, first["cases"])
